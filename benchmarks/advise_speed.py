@@ -51,10 +51,10 @@ def tasks(length: int) -> Iterator[tuple[str, Structure]]:
 
 def drawn(rng: random.Random, length: int) -> Structure:
     """A mixture of two to six retrievals, up to eight look-ups each."""
-    made: list[Retrieval] = []
+    retrievals: list[Retrieval] = []
     for i in range(rng.randint(2, 6)):
         kind, count = rng.choice(KINDS), rng.randint(1, 8)
-        after = tuple(r.name for r in made if rng.random() < 0.5) if kind in ("chain", "shift") else ()
+        after = tuple(r.name for r in retrievals if rng.random() < 0.5) if kind in ("chain", "shift") else ()
         fields = {
             "pair": {"order": 2, "count": count},
             "rank": {"rank": rng.randint(2, 4), "count": count},
@@ -62,23 +62,23 @@ def drawn(rng: random.Random, length: int) -> Structure:
             "window": {"window": rng.randint(1, max(1, length // 5)), "count": count},
             "shift": {"offset": 1},
         }.get(kind, {"count": count})
-        made.append(Retrieval(f"r{i}", after=after, **fields))
-    return Structure(length, rng.choice((2, 4, 8)), tuple(made))
+        retrievals.append(Retrieval(f"r{i}", after=after, **fields))
+    return Structure(length, rng.choice((2, 4, 8)), tuple(retrievals))
 
 
 def main() -> None:
-    asked = _arguments()
+    options = _arguments()
     rows = []
-    for name, structure in tasks(asked.length):
-        seconds, best = timed(structure, asked)
+    for name, structure in tasks(options.length):
+        seconds, best = timed(structure, options)
         rows.append({"task": name, "seconds": f"{seconds:.3f}", "best shape": best})
-    rng = random.Random(asked.seed)
-    times = sorted(timed(drawn(rng, asked.length), asked)[0] for _ in range(asked.drawn))
+    rng = random.Random(options.seed)
+    times = sorted(timed(drawn(rng, options.length), options)[0] for _ in range(options.drawn))
     if times:
         for name, seconds in (("median", statistics.median(times)), ("slowest", times[-1])):
             rows.append({"task": f"{name} of {len(times)} drawn", "seconds": f"{seconds:.3f}", "best shape": ""})
     show(Printout(None, [Listing(rows, ("task", "seconds", "best shape"))]), as_json=False)
-    say(f"length {asked.length}, at most {asked.max_layers} layers of {asked.max_heads} heads; processor seconds")
+    say(f"length {options.length}, at most {options.max_layers} layers of {options.max_heads} heads; processor seconds")
     if times:
         say(f"drawn mixtures within a second: {sum(t < 1 for t in times)} of {len(times)}")
 

@@ -72,8 +72,8 @@ def _by_name(*backends: Backend) -> dict[str, Contestant]:
 
 
 def _compiled(form: str) -> Backend:
-    made = batched(form, compiled=True, record=graph)
-    return replace(made, name=f"{made.name}, compiled, CUDA graph")
+    backend = batched(form, compiled=True, record=graph)
+    return replace(backend, name=f"{backend.name}, compiled, CUDA graph")
 
 
 def _jax() -> dict[str, Contestant]:
@@ -126,15 +126,15 @@ def slope(points: list[tuple[float, float]]) -> float:
 def table(whole: dict[str, Any]) -> str:
     """One table of model-steps per second, and beneath it what the ratios, slopes and shares are."""
     cells = list(dict.fromkeys((r["models"], r["length"]) for r in whole["cells"]))
-    ways = list(dict.fromkeys(r["way"] for r in whole["cells"]))
+    titles = list(dict.fromkeys(r["way"] for r in whole["cells"]))
     rate = {(r["way"], r["models"], r["length"]): r for r in whole["cells"]}
     lines = [
         f"{whole['device']}, torch {whole['torch']}, {whole['date']}; model-steps per second (loss after 2 epochs)",
         f"{'way':48}" + "".join(f"{f'K={k}, T={t}':>24}" for k, t in cells),
     ]
-    for way in ways:
-        found = [rate.get((way, *cell)) for cell in cells]
-        lines.append(f"{way:48}" + "".join(f"{_cell(r, way):>24}" for r in found))
+    for title in titles:
+        measured = [rate.get((title, *cell)) for cell in cells]
+        lines.append(f"{title:48}" + "".join(f"{_cell(r, title):>24}" for r in measured))
     ours = OURS["cuda"]
     for peer in PEER["cuda"]:
         ratios = [
@@ -145,13 +145,13 @@ def table(whole: dict[str, Any]) -> str:
         lines.append(f"{'ours over ' + peer:48}" + "".join(f"{r:>24}" for r in ratios))
     for kind, what in (("operations", "product"), ("traffic", "copy")):
         for ceiling in (name for name in whole["ceilings"] if what in name):
-            shares = [
+            fractions = [
                 f"{r['rate'] * r[kind] / whole['ceilings'][ceiling]:.1%}"
                 for cell in cells
                 if (r := rate.get((ours, *cell)))
             ]
             label = f"ours: share of the {ceiling} ({whole['ceilings'][ceiling]:.2e}/s)"
-            lines.append(f"{label:48}" + "".join(f"{s:>24}" for s in shares))
+            lines.append(f"{label:48}" + "".join(f"{s:>24}" for s in fractions))
     for axis in dict.fromkeys(g["axis"] for g in whole["growth"]):
         points = [g for g in whole["growth"] if g["axis"] == axis]
         if len(points) > 1:
@@ -160,43 +160,43 @@ def table(whole: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _cell(row: dict[str, Any] | None, way: str) -> str:
+def _cell(row: dict[str, Any] | None, name: str) -> str:
     if row is None:
         return "-"
-    return f"{row['rate']:,.0f} ({row['first loss' if way in ALONE else 'loss']:.4f})"
+    return f"{row['rate']:,.0f} ({row['first loss' if name in ALONE else 'loss']:.4f})"
 
 
 def main() -> None:
-    ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ask.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    ask.add_argument("--quick", action="store_true", help="one cell, no growth")
-    ask.add_argument("--json", type=File, default=None, help="write the measurements here as they come")
-    ask.add_argument("--limit", type=float, default=300.0, help="seconds in all")
-    ask.add_argument("--seconds-per-cell", type=float, default=1.0)
-    ask.add_argument("--threads", type=int, default=2, help="of a CPU")
-    ask.add_argument("--busy", action="store_true", help="a CPU has other work: one thread, processor time")
-    ask.add_argument("--deep", action="store_true", help="the shapes of deep and wide banks")
-    ask.add_argument("--group", choices=EVERY, default=None, help="only this group, in this process")
-    asked = ask.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--quick", action="store_true", help="one cell, no growth")
+    parser.add_argument("--json", type=File, default=None, help="write the measurements here as they come")
+    parser.add_argument("--limit", type=float, default=300.0, help="seconds in all")
+    parser.add_argument("--seconds-per-cell", type=float, default=1.0)
+    parser.add_argument("--threads", type=int, default=2, help="of a CPU")
+    parser.add_argument("--busy", action="store_true", help="a CPU has other work: one thread, processor time")
+    parser.add_argument("--deep", action="store_true", help="the shapes of deep and wide banks")
+    parser.add_argument("--group", choices=EVERY, default=None, help="only this group, in this process")
+    options = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = True
-    if asked.device == "cpu":
-        torch.set_num_threads(1 if asked.busy else asked.threads)
-    clock = time.process_time if asked.busy else time.perf_counter
-    run = Run(asked.device, asked.limit, asked.seconds_per_cell, asked.json, clock)
-    if asked.device == "cpu" or asked.group:
-        compete(asked.group or "CPU", run, asked.quick)
+    if options.device == "cpu":
+        torch.set_num_threads(1 if options.busy else options.threads)
+    clock = time.process_time if options.busy else time.perf_counter
+    run = Run(options.device, options.limit, options.seconds_per_cell, options.json, clock)
+    if options.device == "cpu" or options.group:
+        compete(options.group or "CPU", run, options.quick)
     else:
-        few = ("ours", "JAX", "torch") if asked.quick else GROUPS
-        for group in deep_race.DEEP_GROUPS if asked.deep else few:
+        few = ("ours", "JAX", "torch") if options.quick else GROUPS
+        for group in deep_race.DEEP_GROUPS if options.deep else few:
             if run.left() > 25:
-                apart(group, run, asked)
-    if asked.deep:
+                apart(group, run, options)
+    if options.deep:
         run.about["ratios"] = deep_race.ratios(run.rows)
         run.save()
-    if not asked.group:
-        on_cpu = asked.device == "cpu"
+    if not options.group:
+        on_cpu = options.device == "cpu"
         print(
-            "\n" + (deep_race.table(run.rows) if asked.deep else cpu_table(run.whole) if on_cpu else table(run.whole))
+            "\n" + (deep_race.table(run.rows) if options.deep else cpu_table(run.whole) if on_cpu else table(run.whole))
         )
 
 

@@ -56,15 +56,15 @@ def ceilings(device: str) -> dict[str, float]:
     target = torch.empty_like(source)
     was = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = False
-    found = {
+    rates = {
         "float32 product": 2 * n**3 / seconds_of(lambda: a @ b, device, 5),
         "copy": 8 * count / seconds_of(lambda: target.copy_(source), device),
     }
     if device == "cuda":
         x, y = a.half(), b.half()
-        found["float16 product"] = 2 * n**3 / seconds_of(lambda: x @ y, device)
+        rates["float16 product"] = 2 * n**3 / seconds_of(lambda: x @ y, device)
     torch.backends.cuda.matmul.allow_tf32 = was
-    return found
+    return rates
 
 
 def core_peak(clock: Callable[[], float], times: int = 30, turns: int = 200_000) -> float | None:
@@ -73,11 +73,11 @@ def core_peak(clock: Callable[[], float], times: int = 30, turns: int = 200_000)
     if compiler is None:
         return None
     with tempfile.TemporaryDirectory() as folder:
-        source, made = Path(folder) / "registers.cpp", Path(folder) / "registers.so"
+        source, program = Path(folder) / "registers.cpp", Path(folder) / "registers.so"
         source.write_text(REGISTERS)
-        command = [*shlex.split(compiler), *FLAGS, f"-I{SOURCES}", str(source), "-o", str(made)]
+        command = [*shlex.split(compiler), *FLAGS, f"-I{SOURCES}", str(source), "-o", str(program)]
         subprocess.run(command, check=True, capture_output=True)
-        library, best = ctypes.CDLL(str(made)), float("inf")
+        library, best = ctypes.CDLL(str(program)), float("inf")
         for _ in range(times):
             begun = clock()
             library.turns(ctypes.c_long(turns))

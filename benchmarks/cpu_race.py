@@ -69,14 +69,14 @@ def _raise_ceilings(run: Run) -> None:
 
 def _compiler() -> dict[str, Any]:
     """Which compiler there is, and how long it takes for the library."""
-    found = building.native_compiler()
-    if found is None:
+    compiler = building.native_compiler()
+    if compiler is None:
         return {}
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        building._build(found, "float32", "bank", Path(folder) / "bank.so")
+        building._build(compiler, "float32", "bank", Path(folder) / "bank.so")
         seconds = time.perf_counter() - start
-    named = next((line for line in building._version(found).splitlines() if " version " in line), found)
+    named = next((line for line in building._version(compiler).splitlines() if " version " in line), compiler)
     return {"compiler": named.strip(), "compile seconds": round(seconds, 1)}
 
 
@@ -92,14 +92,14 @@ def _figures(run: dict[str, Any], layers: int) -> list[tuple[str, str]]:
     if ours is None:
         return []
     ratios = {peer: [ours[key] / of[peer][key] for key in ("rate", "best")] for peer in CPU_PEERS if peer in of}
-    found = [
+    figures = [
         (f"ours over {peer}", f"{of_medians:.1f}x, of bests {of_bests:.1f}x")
         for peer, (of_medians, of_bests) in ratios.items()
     ]
     if ceiling := _ceiling(run):
-        share = ours["rate"] * ours["operations"] / ceiling
-        found.append((f"share of the float32 product ceiling, {ceiling:.3g}/s", f"{share:.0%}"))
-    return found
+        fraction = ours["rate"] * ours["operations"] / ceiling
+        figures.append((f"share of the float32 product ceiling, {ceiling:.3g}/s", f"{fraction:.0%}"))
+    return figures
 
 
 def _ceiling(run: dict[str, Any]) -> float:
@@ -131,13 +131,13 @@ def cpu_table(run: dict[str, Any]) -> str:
 
 def busy_line(run: dict[str, Any]) -> str:
     """The ratios of a race in processor time, in a sentence."""
-    said = []
+    phrases = []
     for layers, name in ((1, "one layer"), (2, "two layers")):
         rate = {row["way"]: row["rate"] for row in _rows(run, layers)}
         ratios = (f"{peer} {rate[CPU_OURS] / rate[peer]:.1f} times" for peer in CPU_PEERS if peer in rate)
-        said.append(f"{name}, {', '.join(ratios)}")
+        phrases.append(f"{name}, {', '.join(ratios)}")
     clock = "The machine had other work to do. In processor time on one thread, which depends less on that,"
-    return f"{clock} ours is by the median faster ({run['date']}) than, with {'; with '.join(said)}."
+    return f"{clock} ours is by the median faster ({run['date']}) than, with {'; with '.join(phrases)}."
 
 
 def cpu_lines(run: dict[str, Any], busy: dict[str, Any] | None = None) -> list[str]:
@@ -150,8 +150,8 @@ def cpu_lines(run: dict[str, Any], busy: dict[str, Any] | None = None) -> list[s
         (f"**{way}**" if way == CPU_OURS else way, *(_cell(at.get((way, layers))) for layers in (1, 2))) for way in ways
     ]
     figures = [dict(_figures(run, layers)) for layers in (1, 2)]
-    names = dict.fromkeys(name for found in figures for name in found)
-    rows += [(name, *(found.get(name, "") for found in figures)) for name in names]
+    names = dict.fromkeys(name for of_shape in figures for name in of_shape)
+    rows += [(name, *(of_shape.get(name, "") for of_shape in figures)) for name in names]
     lines = table_lines(("way", f"one layer, {shape}", f"two layers, {shape}"), rows)
     if "quiet" in run:
         lines += ["", f"The ceiling is that of {run['quiet']['date']}, when the machine was quiet."]

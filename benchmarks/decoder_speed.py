@@ -111,8 +111,8 @@ def one_by_one(cases: Sequence[Case], options: argparse.Namespace) -> None:
     }
     rows: list[dict[str, Any]] = []
     for case in cases:
-        found = race(case, options.device, 2 if options.tiny else options.chunks, asked=options.ways)
-        rows.append({**found, "date": about["date"]})
+        measured = race(case, options.device, 2 if options.tiny else options.chunks, asked=options.ways)
+        rows.append({**measured, "date": about["date"]})
         print(json.dumps(rows[-1]), flush=True)
         if options.json:
             options.json.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
@@ -129,9 +129,10 @@ def in_turn(options: argparse.Namespace) -> None:
     }
     rows: list[dict[str, Any]] = []
     for case in CPU_CASES:
-        found = [race(case, "cpu", 1) for _ in range(options.rounds)]
+        measured = [race(case, "cpu", 1) for _ in range(options.rounds)]
         row = {
-            k: median(r[k] for r in found) if isinstance(found[0][k], (int, float)) else found[0][k] for k in found[0]
+            k: median(r[k] for r in measured) if isinstance(measured[0][k], (int, float)) else measured[0][k]
+            for k in measured[0]
         }
         row["share of the product ceiling, no place left out"] = round(
             row["ours compiled"] * case.operations / about["ceilings"]["float32 product"], 2
@@ -215,8 +216,8 @@ def ours(
     _wait(device)
     took = time.perf_counter() - began
     with torch.no_grad():
-        said = logits(case.shape, run.bank.named(), source.ids[0])
-        lost = answer_loss(said, source.targets[0], source.judged[0])
+        predicted = logits(case.shape, run.bank.named(), source.ids[0])
+        lost = answer_loss(predicted, source.targets[0], source.judged[0])
     return case.models * chunks * CHUNK / took, float(f"{lost.mean().item():.5g}"), (start.cpu().numpy(), *strings)
 
 
@@ -230,7 +231,7 @@ def in_jax(case: Case, device: str, chunks: int, attention: str, strings: Any) -
     import jax.numpy as jnp
 
     jax.config.update("jax_default_matmul_precision", "tensorfloat32" if device == "cuda" else "float32")
-    theta, ids, targets, judged = (jnp.asarray(a) for a in strings)
+    theta, ids, targets, counted = (jnp.asarray(a) for a in strings)
     shape, steps = case.shape, chunks * CHUNK
     sizes = shape.tensors()
     cuts = np.cumsum([int(np.prod(size)) for size in sizes.values()])[:-1]
@@ -261,10 +262,10 @@ def in_jax(case: Case, device: str, chunks: int, attention: str, strings: Any) -
             x = x + jax.nn.gelu(hidden, approximate=False) @ p[f"layer{i}.outer.weight"].T + p[f"layer{i}.outer.bias"]
         return normed(p, "last", x) @ p["logits"].T
 
-    def loss(row, ids, targets, judged):
-        said = jax.nn.log_softmax(logits(named(row), ids))
-        right = jnp.take_along_axis(said, targets[..., None], axis=-1)[..., 0]
-        return -(right * judged).sum() / judged.sum()
+    def loss(row, ids, targets, loss_mask):
+        log_p = jax.nn.log_softmax(logits(named(row), ids))
+        right = jnp.take_along_axis(log_p, targets[..., None], axis=-1)[..., 0]
+        return -(right * loss_mask).sum() / loss_mask.sum()
 
     slope = jax.vmap(jax.grad(loss))
     rise = max(1, round(WARMUP * steps))
@@ -283,14 +284,14 @@ def in_jax(case: Case, device: str, chunks: int, attention: str, strings: Any) -
 
     run = jax.jit(lambda state, *batches: jax.lax.scan(step, state, batches)[0], donate_argnums=0)
     state = (jnp.array(theta), jnp.zeros_like(theta), jnp.zeros_like(theta), jnp.zeros(()))
-    jax.block_until_ready(run(state, ids, targets, judged))
+    jax.block_until_ready(run(state, ids, targets, counted))
     state = (jnp.array(theta), jnp.zeros_like(theta), jnp.zeros_like(theta), jnp.zeros(()))
     began = time.perf_counter()
     for _ in range(chunks):
-        state = run(state, ids, targets, judged)
+        state = run(state, ids, targets, counted)
     jax.block_until_ready(state)
     took = time.perf_counter() - began
-    lost = jax.vmap(loss)(state[0], ids[0], targets[0], judged[0])
+    lost = jax.vmap(loss)(state[0], ids[0], targets[0], counted[0])
     return case.models * steps / took, float(f"{float(lost.mean()):.5g}")
 
 

@@ -103,8 +103,8 @@ def gpu_decoder_lines(run: dict[str, Any] | None) -> list[str]:
         ours = sorted(((row[key], name) for key, name in OURS.items() if key in row), reverse=True)
         shown = "; ".join(f"{name} {rate:,}" for rate, name in ours)
         peer = max(row["jax plain"], row["jax library"])
-        share = f"{ours[0][0] * row['operations'] / FLOAT16:.0%}"
-        rows.append((row["case"], shown, share, f"{peer:,}", f"{ours[0][0] / peer:.1f}", row["date"]))
+        fraction = f"{ours[0][0] * row['operations'] / FLOAT16:.0%}"
+        rows.append((row["case"], shown, fraction, f"{peer:,}", f"{ours[0][0] / peer:.1f}", row["date"]))
     return [
         *lines,
         *table_lines(titles, rows),
@@ -131,8 +131,8 @@ def _race(run: dict[str, Any]) -> list[str]:
             peer, ratio = f"{row['peer rate']:,.0f} ({row['peer']})", f"{row['ratio']:.1f}"
             agree = "to 4 digits" if row["agree"] else f"to {row['loss gap']:.0e}"
         done = row["rate"] * _operations(run, row)
-        share = f"{done / FLOAT32:.0%}, {done / FLOAT16:.0%}"
-        rows.append((_shape(row), f"{row['rate']:,.0f}", row["ours"], share, peer, ratio, agree))
+        fractions = f"{done / FLOAT32:.0%}, {done / FLOAT16:.0%}"
+        rows.append((_shape(row), f"{row['rate']:,.0f}", row["ours"], fractions, peer, ratio, agree))
     return [about, "", *table_lines(titles, rows), "", CEILING, ""]
 
 
@@ -148,13 +148,13 @@ def _after(run: dict[str, Any]) -> list[str]:
 
 def _record(run: dict[str, Any]) -> list[str]:
     """The long run, with its wall time."""
-    if (made := run.get("record")) is None:
+    if (entry := run.get("record")) is None:
         return []
-    rate = made["members"] * made["steps"] / made["seconds"]
+    rate = entry["members"] * entry["steps"] / entry["seconds"]
     return [
-        f"A recorded run ({made['device']}, {made['date']}): the pair task, {made['members']} members, T=64, E=64,",
-        f"width 128, two heads of 16 in a layer, {made['steps']:,} steps of 256 fresh samples drawn on the device,",
-        f"with validation and a checkpoint every minute: {made['seconds']:,.0f} seconds, {rate:,.0f} model-steps",
+        f"A recorded run ({entry['device']}, {entry['date']}): the pair task, {entry['members']} members, T=64, E=64,",
+        f"width 128, two heads of 16 in a layer, {entry['steps']:,} steps of 256 fresh samples drawn on the device,",
+        f"with validation and a checkpoint every minute: {entry['seconds']:,.0f} seconds, {rate:,.0f} model-steps",
         "per second (`python -m studies.infoflow.pair_table --parts draws`; what it found is on the InfoFlow page).",
         "",
     ]
@@ -181,13 +181,13 @@ def _growth(run: dict[str, Any]) -> list[str]:
 
 def _ways(run: dict[str, Any]) -> list[str]:
     """Everything of ours that ran at a shape where several ways did."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    by_shape: dict[str, list[dict[str, Any]]] = {}
     for row in run["cells"]:
         if not row["way"].startswith("JAX"):
-            found.setdefault(_shape(row), []).append(row)
+            by_shape.setdefault(_shape(row), []).append(row)
     lines = [
         f"- {shape}: " + "; ".join(f"{r['way']} {r['rate']:,.0f}" for r in sorted(rows, key=lambda r: -r["rate"])) + "."
-        for shape, rows in found.items()
+        for shape, rows in by_shape.items()
         if len(rows) > 1
     ]
     return ["Our ways where there are several:", "", *lines, ""] if lines else []

@@ -81,13 +81,13 @@ def ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """For each shape the backend we prefer, the faster JAX vmap + scan, their ratio, and whether the losses agree."""
     out = []
     for shape in dict.fromkeys(tuple(row[key] for key in SHAPE) for row in rows):
-        here = [row for row in rows if tuple(row[key] for key in SHAPE) == shape]
-        peers = [r for r in here if r["way"].startswith("JAX") and "collapsed" not in r["way"]]
-        ours = [row for row in here if row["way"] in PREFERRED]
+        of_shape = [row for row in rows if tuple(row[key] for key in SHAPE) == shape]
+        peers = [r for r in of_shape if r["way"].startswith("JAX") and "collapsed" not in r["way"]]
+        ours = [row for row in of_shape if row["way"] in PREFERRED]
         if not ours:
             continue
         best = min(ours, key=lambda row: PREFERRED.index(row["way"]))
-        found = {
+        ratio = {
             **dict(zip(SHAPE, shape, strict=True)),
             "ours": best["way"],
             "rate": best["rate"],
@@ -95,11 +95,11 @@ def ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         }
         if peers:
             peer = max(peers, key=lambda row: row["rate"])
-            found |= {"peer": peer["way"], "peer rate": peer["rate"], "peer loss": peer["loss"]}
-            found |= {"ratio": best["rate"] / peer["rate"]}
-            found["loss gap"] = max(abs(row["loss"] / peer["loss"] - 1) for row in here)
-            found["agree"] = found["loss gap"] < 5e-4
-        out.append(found)
+            ratio |= {"peer": peer["way"], "peer rate": peer["rate"], "peer loss": peer["loss"]}
+            ratio |= {"ratio": best["rate"] / peer["rate"]}
+            ratio["loss gap"] = max(abs(row["loss"] / peer["loss"] - 1) for row in of_shape)
+            ratio["agree"] = ratio["loss gap"] < 5e-4
+        out.append(ratio)
     return out
 
 

@@ -91,8 +91,8 @@ class Case:
         layer that everyone asks in are made of the tokens' features and one number more."""
         E, N, tokens = self.embed_dim, self.width, self.length + (self.pooling == "class token")
         if self.pooling == "class token":
-            asked = 4 * E * E + 2 * E * N + tokens * 2 * self.heads * E
-            spared = tokens * (4 * E * E + 2 * E * N + 2 * tokens * E) - asked
+            last_layer = 4 * E * E + 2 * E * N + tokens * 2 * self.heads * E
+            spared = tokens * (4 * E * E + 2 * E * N + 2 * tokens * E) - last_layer
         else:
             spared = (tokens - 1) * E * N * (self.dropout == 0)
         if self.layers > (self.pooling == "class token"):
@@ -191,15 +191,15 @@ def one_by_one(course: Course, of_torch: bool = False, fused: bool = False) -> C
 
 def contestants(course: Course) -> dict[str, Contestant]:
     """Ours, and the usual ways."""
-    found = {}
+    everyone = {}
     if compiled_encoders.backend.holds(Encoding(), course.bank(), course.batch(0)):
-        found[OURS] = banked(course, compiled_encoders.backend)
-    found[PRODUCTS] = banked(course, eager)
-    found["vmap"] = vmapped(course)
-    found[ALONE] = one_by_one(course)
-    found[f"{ALONE}, fused AdamW"] = one_by_one(course, fused=True)
-    found[f"{ALONE}, nn.TransformerEncoder, fused AdamW"] = one_by_one(course, of_torch=True, fused=True)
-    return found
+        everyone[OURS] = banked(course, compiled_encoders.backend)
+    everyone[PRODUCTS] = banked(course, eager)
+    everyone["vmap"] = vmapped(course)
+    everyone[ALONE] = one_by_one(course)
+    everyone[f"{ALONE}, fused AdamW"] = one_by_one(course, fused=True)
+    everyone[f"{ALONE}, nn.TransformerEncoder, fused AdamW"] = one_by_one(course, of_torch=True, fused=True)
+    return everyone
 
 
 def race(case: Case, rounds: int, seconds: float, clock: Callable[[], float]) -> dict[str, Any]:
@@ -225,13 +225,17 @@ def race(case: Case, rounds: int, seconds: float, clock: Callable[[], float]) ->
 def _row(case: Case, rates: dict[str, list[float]], losses: dict[str, float]) -> dict[str, Any]:
     row: dict[str, Any] = {"case": case.name, "operations": case.operations, "needed": case.needed}
     row["ways"] = {
-        name: {"rate": round(median(found), 1), "best": round(max(found), 1), "loss": float(f"{losses[name]:.6g}")}
-        for name, found in rates.items()
+        name: {
+            "rate": round(median(measured), 1),
+            "best": round(max(measured), 1),
+            "loss": float(f"{losses[name]:.6g}"),
+        }
+        for name, measured in rates.items()
     }
     if OURS in rates:
         row["times"] = {
-            name: round(median(a / b for a, b in zip(rates[OURS], found, strict=True)), 1)
-            for name, found in rates.items()
+            name: round(median(a / b for a, b in zip(rates[OURS], measured, strict=True)), 1)
+            for name, measured in rates.items()
             if name != OURS
         }
         row["times the fastest one by one"] = min(v for name, v in row["times"].items() if name.startswith(ALONE))

@@ -67,26 +67,26 @@ def drawn(number: int) -> Drawn:
     family = torch.Generator().manual_seed(10_000 + number // FAMILY)
     own = torch.Generator().manual_seed(number)
     depth, longest = _between(1, 3, family), _between(1, 100, family)
-    room, width = 1 << _between(3, 8, family), 1 << _between(2, 7, family)
+    most, width = 1 << _between(3, 8, family), 1 << _between(2, 7, family)
     ragged, features = _between(0, 1, family), _between(0, 5, family)
     token_dim, members = _between(1, 6, family), _between(1, 17, own)
     archs = [
         Architecture(
-            layers=tuple(_layer(room, own) for _ in range(depth)), width=_between(2, width, own), positions=features
+            layers=tuple(_layer(most, own) for _ in range(depth)), width=_between(2, width, own), positions=features
         )
         for _ in range(members)
     ]
     lengths = [_between(1, longest, own) if ragged else longest for _ in range(members)]
     if number not in AS_DRAWN:
-        archs, lengths = _in_family(archs, lengths, width, longest, family, room)
+        archs, lengths = _in_family(archs, lengths, width, longest, family, most)
     return Drawn(archs, lengths, token_dim, _between(2, 24, own), number)
 
 
 def _in_family(
-    archs: list[Architecture], lengths: list[int], width: int, longest: int, family: torch.Generator, room: int
+    archs: list[Architecture], lengths: list[int], width: int, longest: int, family: torch.Generator, most: int
 ) -> tuple[list[Architecture], list[int]]:
     """The same members cut down to sizes of the family, which its first member has."""
-    sizes = tuple(_layer(room, family) for _ in archs[0].layers)
+    sizes = tuple(_layer(most, family) for _ in archs[0].layers)
     embed = max(heads * dim for heads, dim in sizes)
 
     def cut(arch: Architecture) -> Architecture:
@@ -117,9 +117,9 @@ def _between(low: int, high: int, generator: torch.Generator) -> int:
     return int(torch.randint(low, high + 1, (), generator=generator))
 
 
-def _layer(room: int, generator: torch.Generator) -> tuple[int, int]:
-    dim = _between(1, min(16, room), generator)
-    return _between(1, max(1, min(12, room // dim)), generator), dim
+def _layer(most: int, generator: torch.Generator) -> tuple[int, int]:
+    dim = _between(1, min(16, most), generator)
+    return _between(1, max(1, min(12, most // dim)), generator), dim
 
 
 def batch_of(case: Drawn, dtype: torch.dtype, device: str) -> Batch:
@@ -166,11 +166,11 @@ def examined_members(case: Drawn, backend: Backend, device: str) -> list[Examine
     true = reference.gradient(ClassToken(), bank, batch)
     narrow = bank_of(case, torch.float32, device), batch_of(case, torch.float32, device)
     got = backend.gradient(ClassToken(), *narrow).double()
-    found = ((got - true).norm(dim=1) / true.norm(dim=1).clamp(min=1e-20)).nan_to_num(nan=torch.inf)
+    gaps = ((got - true).norm(dim=1) / true.norm(dim=1).clamp(min=1e-20)).nan_to_num(nan=torch.inf)
     draws = rounded_gaps(ClassToken(), bank, batch, true, case.seed)
     most = torch.stack([next(draws) for _ in range(FEW)]).amax(dim=0)
     floor = EPS16 * (bank.depth + 1)
-    return [_judged(case, k, device, float(found[k]), float(most[k]), floor) for k in range(len(case.archs))]
+    return [_judged(case, k, device, float(gaps[k]), float(most[k]), floor) for k in range(len(case.archs))]
 
 
 def _judged(case: Drawn, k: int, device: str, gap: float, most: float, floor: float) -> Examined:
@@ -236,8 +236,11 @@ def examine_family(kind: str, numbers: Iterable[int], device: str, end: float, r
         try:
             row = examined(kind, number, device)
         except Exception as error:  # one bank that cannot run must not cost the others
-            said = f"{type(error).__name__}: {str(error).strip().splitlines()[0][:160]}"
-            row, spoilt = {"kind": kind, "bank": number, "error": said}, "CUDA error" in said or "illegal" in said
+            message = f"{type(error).__name__}: {str(error).strip().splitlines()[0][:160]}"
+            row, spoilt = (
+                {"kind": kind, "bank": number, "error": message},
+                "CUDA error" in message or "illegal" in message,
+            )
         with rows.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
         if spoilt:  # nothing that this process asks of the device will be true
@@ -247,8 +250,8 @@ def examine_family(kind: str, numbers: Iterable[int], device: str, end: float, r
 def read(rows: Path) -> list[dict[str, Any]]:
     """The banks so far in order; of one examined twice the last."""
     lines = rows.read_text(encoding="utf-8").splitlines() if rows.exists() else []
-    made = {(row["kind"], row["bank"]): row for row in map(json.loads, lines)}
-    return [made[key] for key in sorted(made)]
+    by_bank = {(row["kind"], row["bank"]): row for row in map(json.loads, lines)}
+    return [by_bank[key] for key in sorted(by_bank)]
 
 
 def families(counts: dict[str, int], done: Iterable[dict[str, Any]]) -> list[tuple[str, list[int]]]:
@@ -258,12 +261,12 @@ def families(counts: dict[str, int], done: Iterable[dict[str, Any]]) -> list[tup
     [('inside', [0, 1, 2]), ('all', [0, 1, 2, 3, 4]), ('all', [5, 6, 7, 8, 9]), ('all', [10])]
     """
     over = {(row["kind"], row["bank"]) for row in done}
-    made = [
+    numbered = [
         (kind, [k for k in range(first, min(first + FAMILY, counts[kind])) if (kind, k) not in over])
         for kind in ("inside", "all")
         for first in range(0, counts[kind], FAMILY)
     ]
-    return [(kind, numbers) for kind, numbers in made if numbers]
+    return [(kind, numbers) for kind, numbers in numbered if numbers]
 
 
 def run(rows: Path, counts: dict[str, int], processes: int, seconds: float, device: str) -> None:
@@ -285,12 +288,12 @@ def run(rows: Path, counts: dict[str, int], processes: int, seconds: float, devi
 def summary(rows: list[dict[str, Any]], counts: dict[str, int]) -> str:
     """How many banks, by which backends, how many beyond rounding, and which."""
     lines = []
-    for kind, asked in counts.items():
+    for kind, planned in counts.items():
         done = [row for row in rows if row["kind"] == kind and "gaps" in row]
         ran = ", ".join(f"{name} {count}" for name, count in Counter(r["backend"] for r in done).most_common())
         gaps, bad = [gap for r in done for gap in r["gaps"]], [r for r in done if r["beyond"]]
         out, seconds = sum(r["left out in training"] > 0 for r in done), sum(r["seconds"] for r in done)
-        lines += [f"{kind}: {len(done)} of {asked} banks, {len(gaps)} members ({ran}), {seconds:.0f} s of a process"]
+        lines += [f"{kind}: {len(done)} of {planned} banks, {len(gaps)} members ({ran}), {seconds:.0f} s of a process"]
         lines += [f"  beyond rounding: {len(bad)} banks, {sum(len(r['beyond']) for r in bad)} members"]
         lines += [f"  largest gap {max(gaps, default=0):.1e}; {out} banks are left out by the check on the first batch"]
         lines += [json.dumps(r) for r in bad[:10]]
@@ -305,22 +308,24 @@ def kept(rows: list[Any], counts: Mapping[str, int], on: str) -> str:
 
 
 def main() -> None:
-    ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ask.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
-    ask.add_argument("--all", type=int, default=300, help="banks of any size")
-    ask.add_argument("--inside", type=int, default=150, help="deep banks of sizes that the CUDA programs hold")
-    ask.add_argument("--processes", type=int, default=4)
-    ask.add_argument("--seconds", type=float, default=280.0)
-    ask.add_argument("--rows", type=Path, required=True, help="a line for every bank; what is there is not done again")
-    ask.add_argument("--keep", type=Path, help="only write what is there as one JSON file")
-    ask.add_argument("--on", default="", help="with --keep: date and device of the run")
-    asked = ask.parse_args()
-    counts = {"all": asked.all, "inside": asked.inside}
-    if asked.keep:
-        asked.keep.write_text(kept(read(asked.rows), counts, asked.on))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
+    parser.add_argument("--all", type=int, default=300, help="banks of any size")
+    parser.add_argument("--inside", type=int, default=150, help="deep banks of sizes that the CUDA programs hold")
+    parser.add_argument("--processes", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=280.0)
+    parser.add_argument(
+        "--rows", type=Path, required=True, help="a line for every bank; what is there is not done again"
+    )
+    parser.add_argument("--keep", type=Path, help="only write what is there as one JSON file")
+    parser.add_argument("--on", default="", help="with --keep: date and device of the run")
+    options = parser.parse_args()
+    counts = {"all": options.all, "inside": options.inside}
+    if options.keep:
+        options.keep.write_text(kept(read(options.rows), counts, options.on))
     else:
-        run(asked.rows, counts, asked.processes, asked.seconds, asked.device)
-    print(summary(read(asked.rows), counts))
+        run(options.rows, counts, options.processes, options.seconds, options.device)
+    print(summary(read(options.rows), counts))
 
 
 if __name__ == "__main__":

@@ -71,9 +71,9 @@ class Recorder:
     def __getitem__(self, grid: Any) -> Callable[..., None]:
         grid = grid if isinstance(grid, tuple) else (grid,)
 
-        def launch(*given: Any, **named: Any) -> None:
+        def launch(*positional: Any, **named: Any) -> None:
             options = {key: named.pop(key) for key in OPTIONS if key in named}
-            arguments = dict(zip(self.kernel.arg_names, given, strict=False)) | named
+            arguments = dict(zip(self.kernel.arg_names, positional, strict=False)) | named
             self.steps.launches.append(Launch(self.kernel, grid, arguments, options))
 
         return launch
@@ -99,17 +99,17 @@ def recording(*modules: Any) -> Iterator[Steps]:
     """Kernels that these modules launch are kept instead, and other operations counted."""
     from triton.runtime.jit import JITFunction
 
-    steps, kept = Steps(), []
+    steps, originals = Steps(), []
     for module in modules:
         for name, value in list(vars(module).items()):
             if isinstance(value, JITFunction) and not name.startswith("_"):
-                kept.append((module, name, value))
+                originals.append((module, name, value))
                 setattr(module, name, Recorder(value, steps))
     try:
         with _Counting(steps):
             yield steps
     finally:
-        for module, name, value in kept:
+        for module, name, value in originals:
             setattr(module, name, value)
 
 

@@ -102,11 +102,13 @@ def main(rows: int, folder: Path) -> dict[str, Any]:
     """All commands on a store of so many rows, which is made where there is none."""
     if not (folder / "s" / "rows.sqlite").exists():
         large_store(folder / "s", rows)
-    found = {command: measured_command(command, folder if command == "runs" else folder / "s") for command in COMMANDS}
+    measured = {
+        command: measured_command(command, folder if command == "runs" else folder / "s") for command in COMMANDS
+    }
     page = (folder / "s" / "report.html").stat().st_size / 1e6
     machine = {"cores": os.cpu_count(), "python": platform.python_version(), "platform": platform.platform(terse=True)}
     date = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"
-    return {"rows": rows, "date": date, **machine, "commands": found, "page_mb": round(page, 2)}
+    return {"rows": rows, "date": date, **machine, "commands": measured, "page_mb": round(page, 2)}
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ class Run:
         epoch()
         peak = self._peak(name)  # before the losses are computed, which takes memory of its own
         losses = problem.losses(theta().detach())
-        made = time.perf_counter() - started
+        set_up = time.perf_counter() - started
         steps = size.steps_per_epoch * (1 if name in ALONE else size.models)
         rates = sorted(self._rate(epoch, steps) for _ in range(3))
         row = {
@@ -80,7 +80,7 @@ class Run:
             "spread": (rates[2] - rates[0]) / rates[1],
             "loss": losses.median().item(),
             "first loss": losses[0].item(),
-            "seconds to start": made,
+            "seconds to start": set_up,
             "peak bytes": peak,
             "data bytes": problem.x.numel() * 4 + (32 * size.samples * size.length if name.startswith("fused") else 0),
             "operations": size.operations(),
@@ -169,11 +169,11 @@ def interleaved(run: Run, size: Size, everyone: dict[str, Contestant], rounds: i
         for name, (epoch, _) in ready.items():
             steps = size.steps_per_epoch * (1 if name in ALONE else size.models)
             rates[name].append(run._rate(epoch, steps))
-    for name, found in rates.items():
-        found.sort()
+    for name, speed in rates.items():
+        speed.sort()
         run.rows.append({
             "way": name, **{key: getattr(size, key) for key in SHAPE},
-            "rate": (middle := found[len(found) // 2]), "best": found[-1], "spread": (found[-1] - found[0]) / middle,
+            "rate": (middle := speed[len(speed) // 2]), "best": speed[-1], "spread": (speed[-1] - speed[0]) / middle,
             "loss": losses[name].median().item(), "first loss": losses[name][0].item(),
             "operations": size.operations(), "traffic": size.traffic(problem.theta.shape[1]),
         })  # fmt: skip

@@ -72,14 +72,14 @@ def once(backend: Backend, recipe: Recipe) -> dict[str, Any]:
 
 
 def main() -> None:
-    ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ask.add_argument("--rounds", type=int, default=3)
-    ask.add_argument("--json", type=Path)
-    asked = ask.parse_args()
-    found: dict[str, list[dict[str, Any]]] = {name: [] for name in ways()}
-    for _ in range(asked.rounds):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    by_way: dict[str, list[dict[str, Any]]] = {name: [] for name in ways()}
+    for _ in range(options.rounds):
         for name, (backend, recipe) in ways().items():
-            found[name].append(once(backend, recipe))
+            by_way[name].append(once(backend, recipe))
     rows = [
         {
             **runs[0],
@@ -87,19 +87,19 @@ def main() -> None:
             "seconds": round(seconds, 2),
             "answers per second": round(runs[0]["answers"] / seconds, 2),
         }
-        for name, runs in found.items()
+        for name, runs in by_way.items()
         if (seconds := median(run["seconds"] for run in runs))
     ]
-    whole = {
+    content = {
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "device": f"CPU, {torch.get_num_threads()} threads, wall-clock time",
         "torch": torch.__version__,
         "command": "python -m benchmarks.patience",
         "rows": rows,
     }
-    print(json.dumps(whole, indent=1))
-    if asked.json:
-        asked.json.write_text(json.dumps(whole, indent=1) + "\n")
+    print(json.dumps(content, indent=1))
+    if options.json:
+        options.json.write_text(json.dumps(content, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -62,8 +62,8 @@ def vmapped(problem: Problem) -> Train:
 
 def batched(form: str, compiled: bool, record: Record) -> Backend:
     """The bank by batched products, plain or collapsed, with or without the compiler."""
-    whole = {"plain": plain, "collapsed": collapsed}[form]
-    fast = torch.compile(whole, dynamic=False) if compiled else whole
+    network = {"plain": plain, "collapsed": collapsed}[form]
+    fast = torch.compile(network, dynamic=False) if compiled else network
 
     def forward(problem: object, bank: Bank, p: Stacked, batch: Batch) -> Tensor:
         return fast(bank, p, batch)

@@ -61,16 +61,16 @@ def _deep(p, x, attend):
     cls = jnp.broadcast_to(p["cls"], (x.shape[0], 1, p["cls"].shape[0]))
     for layer in range(layers):
         query, key, value, output = (p[f"attention.{layer}.{name}"] for name in ("query", "key", "value", "output"))
-        asking = cls if layer == layers - 1 else jnp.concatenate([tokens, cls], axis=1)
-        q, k, v = (jnp.einsum("bte,hne->bthn", y, w) for y, w in ((asking, query), (tokens, key), (tokens, value)))
-        asking = asking + jnp.einsum("bthn,hen->bte", attend(q, k, v), output)
+        states = cls if layer == layers - 1 else jnp.concatenate([tokens, cls], axis=1)
+        q, k, v = (jnp.einsum("bte,hne->bthn", y, w) for y, w in ((states, query), (tokens, key), (tokens, value)))
+        states = states + jnp.einsum("bthn,hen->bte", attend(q, k, v), output)
         if layer < layers - 1:
             name = f"between.{layer}"
-            inner = jax.nn.relu(asking @ p[f"{name}.inner.weight"].T + p[f"{name}.inner.bias"])
-            asking = asking + inner @ p[f"{name}.outer.weight"].T + p[f"{name}.outer.bias"]
-            tokens, cls = asking[:, :-1], asking[:, -1:]
+            inner = jax.nn.relu(states @ p[f"{name}.inner.weight"].T + p[f"{name}.inner.bias"])
+            states = states + inner @ p[f"{name}.outer.weight"].T + p[f"{name}.outer.bias"]
+            tokens, cls = states[:, :-1], states[:, -1:]
         else:
-            cls = asking
+            cls = states
     return _read_out(p, cls[:, 0])
 
 
@@ -99,8 +99,8 @@ def scanned(problem: Problem, form: str) -> Train:
     order = problem.order.cpu().numpy().astype(np.int32)
     order = jnp.asarray(order.reshape(size.models, size.steps_per_epoch, size.batch).transpose(1, 0, 2))
 
-    def loss(row, seen, target):
-        return jnp.mean((forward(_named(row, shapes), seen) - target) ** 2)
+    def loss(row, inputs, target):
+        return jnp.mean((forward(_named(row, shapes), inputs) - target) ** 2)
 
     slope = jax.vmap(jax.grad(loss))
 
@@ -120,13 +120,13 @@ def scanned(problem: Problem, form: str) -> Train:
 
     run = jax.jit(epoch_of, donate_argnums=0)
     theta = jnp.asarray(problem.theta.cpu().numpy())
-    held = {"state": (theta, jnp.zeros_like(theta), jnp.zeros_like(theta), jnp.zeros(()))}
+    carried = {"state": (theta, jnp.zeros_like(theta), jnp.zeros_like(theta), jnp.zeros(()))}
 
     def epoch() -> None:
-        held["state"] = run(held["state"], order, x, y)
-        held["state"][0].block_until_ready()
+        carried["state"] = run(carried["state"], order, x, y)
+        carried["state"][0].block_until_ready()
 
     def parameters() -> Tensor:
-        return torch.from_numpy(np.array(held["state"][0])).to(problem.device)
+        return torch.from_numpy(np.array(carried["state"][0])).to(problem.device)
 
     return epoch, parameters

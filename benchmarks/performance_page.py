@@ -68,13 +68,13 @@ def add(file: Path) -> None:
     if "ratios" in run:  # the race of deep and wide banks
         DEEP_DATA.write_text(json.dumps(run, indent=1) + "\n")
         return
-    whole = json.loads(DATA.read_text()) if DATA.exists() else {}
+    content = json.loads(DATA.read_text()) if DATA.exists() else {}
     if all(r["layers"] > 1 for r in run["cells"]):  # the group "two layers" by itself
-        whole["deep"] = run
+        content["deep"] = run
     else:
         busy = "cpu busy" if "processor time" in run["device"] else "cpu"
-        whole[busy if run["device"].startswith("CPU") else "cuda"] = run
-    DATA.write_text(json.dumps(whole, indent=1, sort_keys=True) + "\n")
+        content[busy if run["device"].startswith("CPU") else "cuda"] = run
+    DATA.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
 
 
 def speeds(run: dict[str, Any], kind: str) -> list[str]:
@@ -82,28 +82,30 @@ def speeds(run: dict[str, Any], kind: str) -> list[str]:
     rows = [r for r in run["cells"] if r["layers"] == 1]
     cells = list(dict.fromkeys((r["models"], r["length"]) for r in rows))
     at = {(r["way"], r["models"], r["length"]): r for r in rows}
-    ways = sorted({r["way"] for r in rows}, key=lambda way: max(r["rate"] for r in rows if r["way"] == way))
+    names = sorted({r["way"] for r in rows}, key=lambda name: max(r["rate"] for r in rows if r["way"] == name))
     lines: list[list[str]] = []
-    for way in ways:
-        found = [at.get((way, *cell)) for cell in cells]
-        lines.append([f"**{way}**" if way == OURS[kind] else way, *(_entry(r, way) for r in found)])
+    for name in names:
+        measured = [at.get((name, *cell)) for cell in cells]
+        lines.append([f"**{name}**" if name == OURS[kind] else name, *(_entry(r, name) for r in measured)])
     for peer in PEER[kind]:
         pairs = [(at.get((OURS[kind], *cell)), at.get((peer, *cell))) for cell in cells]
-        shown = [f"{ours['rate'] / theirs['rate']:.1f}x" if ours and theirs else "" for ours, theirs in pairs]
+        shown = [
+            f"{own_row['rate'] / peer_row['rate']:.1f}x" if own_row and peer_row else "" for own_row, peer_row in pairs
+        ]
         lines.append([f"ours over {peer}", *shown])
     for ceiling, rate in run["ceilings"].items():
         kind_of = "traffic" if ceiling == "copy" else "operations"
-        ours = [at.get((OURS[kind], *cell)) for cell in cells]
-        shown = [f"{r['rate'] * r[kind_of] / rate:.1%}" if r else "" for r in ours]
+        own_row = [at.get((OURS[kind], *cell)) for cell in cells]
+        shown = [f"{r['rate'] * r[kind_of] / rate:.1%}" if r else "" for r in own_row]
         lines.append([f"share of the {ceiling} ceiling, {rate:.3g}/s", *shown])
     return table_lines(["way", *(f"K={k}, T={t}" for k, t in cells)], lines)
 
 
-def _entry(row: dict[str, Any] | None, way: str) -> str:
+def _entry(row: dict[str, Any] | None, name: str) -> str:
     if row is None:
         return ""
     first = f"first member {row['first loss']:.4f}"
-    loss = first if way in ALONE else f"{row['loss']:.4f}" + (f", {first}" if way == REFERENCE else "")
+    loss = first if name in ALONE else f"{row['loss']:.4f}" + (f", {first}" if name == REFERENCE else "")
     return f"{row['rate']:,.0f} ({loss})"
 
 
@@ -149,11 +151,14 @@ def deeper(run: dict[str, Any]) -> list[str]:
     """Banks of two layers: rows of model-steps per second."""
     about = f"{run['device']}, torch {run['torch']}, {run['date']}"
     cells = list(dict.fromkeys(tuple(r[key] for key in DEEP_CELL) for r in run["cells"]))
-    ways = list(dict.fromkeys(r["way"] for r in run["cells"]))
+    of_rows = list(dict.fromkeys(r["way"] for r in run["cells"]))
     at = {(r["way"], *(r[key] for key in DEEP_CELL)): r for r in run["cells"]}
     names = [f"K={k}, T={t}, {h} heads, width {w}" for k, t, h, w in cells]
     lines = [DEEPER.strip(), "", f"{about}. Model-steps per second (median member's loss after two epochs):", ""]
-    rows = ((way.removeprefix("two layers, "), *(_entry(at.get((way, *cell)), way) for cell in cells)) for way in ways)
+    rows = (
+        (name.removeprefix("two layers, "), *(_entry(at.get((name, *cell)), name) for cell in cells))
+        for name in of_rows
+    )
     return [*lines, *table_lines(("way", *names), rows), ""]
 
 
@@ -163,8 +168,8 @@ def _losses(check: dict[str, Any]) -> list[str]:
         "The losses are the reference's. NMSE of 24 seeds (4 heads, length 8, 31,000 steps): smallest, median, 20th:"
     ]
     lines.append("")
-    for name, found in check["nmse of 24 seeds"].items():
-        lines.append(f"- {name}: {found[0]:.1e}, {(found[11] + found[12]) / 2:.1e}, {found[19]:.1e}")
+    for name, levels in check["nmse of 24 seeds"].items():
+        lines.append(f"- {name}: {levels[0]:.1e}, {(levels[11] + levels[12]) / 2:.1e}, {levels[19]:.1e}")
     lines += [
         "",
         f"`headcount sweep {study['file']}` ({study['networks']} networks of 31,000 steps), from the start of the",
@@ -255,9 +260,9 @@ def _read(file: Path) -> Any:
 
 
 def main() -> None:
-    ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ask.add_argument("--add", type=Path, action="append", default=[])
-    for file in ask.parse_args().add:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--add", type=Path, action="append", default=[])
+    for file in parser.parse_args().add:
         add(file)
     print("So: `make docs` draws the page.")
 

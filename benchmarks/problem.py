@@ -60,8 +60,8 @@ class Size:
         width, embed, length = self.width, 8 * self.heads, self.length
         between = 4 * embed * embed + 2 * length * embed + 2 * embed * width
         deep = width * embed + (self.layers - 1) * between if self.layers > 1 else 0
-        asked = 2 * (embed if self.layers > 1 else width) * self.heads
-        return 3 * 2 * ((TOKEN_DIM + 1) * width + deep + asked) * self.batch * length
+        last_layer = 2 * (embed if self.layers > 1 else width) * self.heads
+        return 3 * 2 * ((TOKEN_DIM + 1) * width + deep + last_layer) * self.batch * length
 
     def traffic(self, parameters: int) -> int:
         """Bytes a model-step cannot avoid: its tokens once, and AdamW's seven passes over the parameters."""
@@ -99,16 +99,16 @@ class Problem:
     @torch.no_grad()
     def losses(self, theta: Tensor, count: int = 512) -> Tensor:
         """Every member's mean squared gap on the first samples, in float32 by the collapsed bank, a few at a time."""
-        found, was = [], torch.backends.cuda.matmul.allow_tf32
+        losses, was = [], torch.backends.cuda.matmul.allow_tf32
         torch.backends.cuda.matmul.allow_tf32 = False
         for part in theta.to(self.device).split(64):
             bank = Bank([self.size.net], [0], device=self.device)
             bank.scale, bank.heads = (x.expand(part.shape[0], -1) for x in (bank.scale, bank.heads))
             rows = torch.arange(min(count, self.size.samples), device=self.device).expand(part.shape[0], -1)
             batch = Batch(self.x, self.which[: part.shape[0]], rows, self.y[0][rows])
-            found.append((collapsed(bank, bank.named(part), batch) - batch.target).square().mean(dim=1))
+            losses.append((collapsed(bank, bank.named(part), batch) - batch.target).square().mean(dim=1))
         torch.backends.cuda.matmul.allow_tf32 = was
-        return torch.cat(found).cpu()
+        return torch.cat(losses).cpu()
 
 
 def of_backend(problem: Problem, backend: Backend) -> Train:

@@ -151,9 +151,9 @@ def shapes(tiny: bool = False) -> list[tuple[str, dict[str, int]]]:
     axes = {"models": (256, 1024, 2048, 4096), "length": (8, 16, 64, 256), "heads": (1, 2, 8, 16)}
     axes |= {"batch": (64, 128, 512, 1024)}
     grown = [Size(**({"models": 512, "length": 32} | {axis: n})) for axis, many in axes.items() for n in many]
-    found = [("class token", {**asdict(size), "steps_per_epoch": 8}) for size in (*CELLS, *WIDE, *DEEP)]
-    found += [("decoder", asdict(case)) for case in CASES[:3]]  # the fourth is in no committed table
-    return found + [("class token", {**asdict(size), "steps_per_epoch": 8}) for size in (*GROWTH, *grown)]
+    listed = [("class token", {**asdict(size), "steps_per_epoch": 8}) for size in (*CELLS, *WIDE, *DEEP)]
+    listed += [("decoder", asdict(case)) for case in CASES[:3]]  # the fourth is in no committed table
+    return listed + [("class token", {**asdict(size), "steps_per_epoch": 8}) for size in (*GROWTH, *grown)]
 
 
 class Runner:
@@ -172,10 +172,10 @@ class Runner:
         assert process.stdin is not None and process.stdout is not None
         try:
             print(json.dumps(asked), file=process.stdin, flush=True)
-            said = process.stdout.readline()
+            reply = process.stdout.readline()
         except BrokenPipeError:
-            said = ""
-        return json.loads(said) if said else {"failed": f"the process ended with {process.wait()}"}
+            reply = ""
+        return json.loads(reply) if reply else {"failed": f"the process ended with {process.wait()}"}
 
     def end(self) -> None:
         """No more shapes."""
@@ -185,33 +185,33 @@ class Runner:
 
 def make_ready(lanes: list[dict[str, Runner]], asked: list[tuple[str, dict[str, int]]], until: float) -> dict[int, Any]:
     """Every shape in both trees at once, lane by lane, until the time is over; what each said."""
-    found: dict[int, dict[str, Any]] = {n: {} for n in range(len(asked))}
+    replies: dict[int, dict[str, Any]] = {n: {} for n in range(len(asked))}
 
     def prepare(lane: int, side: str) -> None:
         for n in range(lane, len(asked), len(lanes)):
             if time.perf_counter() < until:
                 kind, shape = asked[n]
-                found[n][side] = lanes[lane][side].ask(number=n, kind=kind, shape=shape)
+                replies[n][side] = lanes[lane][side].ask(number=n, kind=kind, shape=shape)
 
     threads = [threading.Thread(target=prepare, args=(k, side)) for k, lane in enumerate(lanes) for side in lane]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return found
+    return replies
 
 
 def timed(runners: dict[str, Runner], number: int, rounds: int, seconds: float) -> dict[str, list[float]] | None:
     """Model-steps per second of both sides in every round, the order turned about from round to round; None where a
     process ended."""
-    found: dict[str, list[float]] = {side: [] for side in runners}
+    rates: dict[str, list[float]] = {side: [] for side in runners}
     for k in range(rounds):
         for side in list(runners)[:: -1 if k % 2 else 1]:
-            said = runners[side].ask(number=number, seconds=seconds)
-            if "rate" not in said:
+            reply = runners[side].ask(number=number, seconds=seconds)
+            if "rate" not in reply:
                 return None
-            found[side].append(said["rate"])
-    return found
+            rates[side].append(reply["rate"])
+    return rates
 
 
 def row_of(kind: str, shape: dict[str, int], said: dict[str, Any], rates: dict[str, list[float]]) -> dict[str, Any]:
@@ -220,20 +220,20 @@ def row_of(kind: str, shape: dict[str, int], said: dict[str, Any], rates: dict[s
     row: dict[str, Any] = {"kind": kind, **shape, "ratio": round(median(ratios), 4)}
     row |= {"lowest ratio": round(min(ratios), 4), "highest ratio": round(max(ratios), 4)}
     row["loss gap"] = abs(said["after"]["loss"] / said["before"]["loss"] - 1)
-    for side, found in rates.items():
-        middle = median(found)
-        row[side] = {"rate": round(middle), "spread": round((max(found) - min(found)) / middle, 4), **said[side]}
+    for side, measured in rates.items():
+        middle = median(measured)
+        row[side] = {"rate": round(middle), "spread": round((max(measured) - min(measured)) / middle, 4), **said[side]}
     return row
 
 
 def race(options: argparse.Namespace, trees: dict[str, Path]) -> dict[str, Any]:
     """All shapes that time allows."""
-    begun, asked = time.perf_counter(), shapes(options.tiny)
+    begun, planned = time.perf_counter(), shapes(options.tiny)
     lanes = [
         {side: Runner(tree, BEFORE if side == "before" else AFTER, options.device) for side, tree in trees.items()}
-        for _ in range(min(options.lanes, len(asked)))
+        for _ in range(min(options.lanes, len(planned)))
     ]
-    whole: dict[str, Any] = {
+    content: dict[str, Any] = {
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         **_about(options.device),
         "command": " ".join(["python -m benchmarks.race_commits", *sys.argv[1:]]),
@@ -245,30 +245,30 @@ def race(options: argparse.Namespace, trees: dict[str, Path]) -> dict[str, Any]:
     watch = threading.Timer(options.seconds + 30, _end, (lanes,))  # one that hangs does not hold up the rest
     watch.start()
     try:
-        found = make_ready(lanes, asked, begun + 0.6 * options.seconds)
-        whole["seconds to make ready"] = round(time.perf_counter() - begun, 1)
-        for n, (kind, shape) in enumerate(asked):
-            said = found[n]
-            failed = [f"{side}: {one['failed']}" for side, one in said.items() if "failed" in one]
+        replies = make_ready(lanes, planned, begun + 0.6 * options.seconds)
+        content["seconds to make ready"] = round(time.perf_counter() - begun, 1)
+        for n, (kind, shape) in enumerate(planned):
+            reply = replies[n]
+            failed = [f"{side}: {one['failed']}" for side, one in reply.items() if "failed" in one]
             late = time.perf_counter() > begun + options.seconds
             rates = (
                 None
-                if failed or len(said) < 2 or late
+                if failed or len(reply) < 2 or late
                 else timed(lanes[n % len(lanes)], n, options.rounds, options.turn)
             )
             if rates:
-                whole["rows"].append(row_of(kind, shape, said, rates))
-                print(json.dumps(whole["rows"][-1]), flush=True)
+                content["rows"].append(row_of(kind, shape, reply, rates))
+                print(json.dumps(content["rows"][-1]), flush=True)
             else:
-                whole["left out"].append({"kind": kind, **shape, "why": "; ".join(failed) or "no time left"})
-            whole["slower by more than 3%"] = [r for r in whole["rows"] if r["ratio"] < SLOWER]
-            whole["largest gap of losses"] = max((r["loss gap"] for r in whole["rows"]), default=None)
+                content["left out"].append({"kind": kind, **shape, "why": "; ".join(failed) or "no time left"})
+            content["slower by more than 3%"] = [r for r in content["rows"] if r["ratio"] < SLOWER]
+            content["largest gap of losses"] = max((r["loss gap"] for r in content["rows"]), default=None)
             if options.json:
-                options.json.write_text(json.dumps(whole, indent=1) + "\n")
+                options.json.write_text(json.dumps(content, indent=1) + "\n")
     finally:
         watch.cancel()
         _end(lanes)
-    return whole
+    return content
 
 
 def _end(lanes: list[dict[str, Runner]]) -> None:
@@ -279,20 +279,20 @@ def _end(lanes: list[dict[str, Runner]]) -> None:
 
 def exported(commit: str, folder: Path, *parts: str) -> Path:
     """The tree of a commit, or parts of it, in a folder."""
-    made = subprocess.run(["git", "-C", HERE, "archive", commit, *parts], check=True, capture_output=True)
+    archive_bytes = subprocess.run(["git", "-C", HERE, "archive", commit, *parts], check=True, capture_output=True)
     folder.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(fileobj=io.BytesIO(made.stdout)) as archive:
+    with tarfile.open(fileobj=io.BytesIO(archive_bytes.stdout)) as archive:
         archive.extractall(folder, filter="data")
     return folder
 
 
 def _digest(tree: Path) -> str:
     """Of a tree's package: which sources ran, where no commit says it."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for file in sorted((tree / "headcount").rglob("*")):
         if file.suffix in {".py", ".cu", ".cuh", ".h", ".cpp"}:
-            found.update(str(file.relative_to(tree)).encode() + file.read_bytes())
-    return found.hexdigest()[:16]
+            digest.update(str(file.relative_to(tree)).encode() + file.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def _about(device: str) -> dict[str, str]:
@@ -328,9 +328,9 @@ def main() -> int:
     if options.export:
         print(exported(options.before, options.export, "headcount", "benchmarks"))
         return 0
-    whole = race(options, {"before": Path(options.before).resolve(), "after": HERE})
-    slow, out = whole["slower by more than 3%"], whole["left out"]
-    print(f"{len(whole['rows'])} shapes raced, {len(out)} left out, {len(slow)} slower by more than 3%")
+    content = race(options, {"before": Path(options.before).resolve(), "after": HERE})
+    slow, out = content["slower by more than 3%"], content["left out"]
+    print(f"{len(content['rows'])} shapes raced, {len(out)} left out, {len(slow)} slower by more than 3%")
     return int(bool(slow))
 
 

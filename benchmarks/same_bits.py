@@ -157,11 +157,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("commit")
     parser.add_argument("--threads", type=int, default=1)
-    given, differ = parser.parse_args(), 0
+    options, differ = parser.parse_args(), 0
     with tempfile.TemporaryDirectory() as folder:
-        older = exported(given.commit, Path(folder) / "older")
+        older = exported(options.commit, Path(folder) / "older")
         for case in BEFORE:
-            old, new = (losses_of(tree, case, given.threads) for tree in (older, HERE))
+            old, new = (losses_of(tree, case, options.threads) for tree in (older, HERE))
             same = sum(a == b for a, b in zip(old, new, strict=True))
             differ += same < len(old)
             print(f"{case}: {same} of {len(old)} numbers the same", flush=True)

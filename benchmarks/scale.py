@@ -42,8 +42,8 @@ def spent(sweep: Sweep, workers: int) -> tuple[float, float]:
     """Seconds of the sweep by the clock, and of processors in all processes; with 0 workers this process trains."""
     with tempfile.TemporaryDirectory() as folder:
         began, used = time.monotonic(), processors()
-        made = (lambda: LocalWorkers(workers)) if workers else None
-        run(sweep, Store.open(folder, create=True), workers=made)
+        make_workers = (lambda: LocalWorkers(workers)) if workers else None
+        run(sweep, Store.open(folder, create=True), workers=make_workers)
         return time.monotonic() - began, processors() - used
 
 
@@ -88,12 +88,12 @@ def clusters() -> list[dict[str, float]]:
     """Hours and efficiency of 10,000 banks on 1 to 1,000 GPUs, simulated."""
     rng = random.Random(0)
     lasting = [60 * rng.lognormvariate(0, 0.7) * 10 for _ in range(10_000)]
-    found = []
+    rows = []
     for gpus in (1, 8, 64, 256, 1000):
         seconds = simulated(gpus, lasting, start=20, writing=0.02)
         efficiency = sum(lasting) / gpus / seconds
-        found.append({"gpus": gpus, "hours": round(seconds / 3600, 2), "efficiency": round(efficiency, 3)})
-    return found
+        rows.append({"gpus": gpus, "hours": round(seconds / 3600, 2), "efficiency": round(efficiency, 3)})
+    return rows
 
 
 DATA = Path(__file__).parents[1] / "docs" / "data" / "scale.json"
@@ -127,9 +127,11 @@ def turn(name: str, workers: int) -> dict[str, Any]:
 
 def medians(turns: list[dict[str, Any]], name: str, workers: int) -> str:
     """The medians of a sweep's turns in one line, the best beside them."""
-    mine = [one for one in turns if (one["sweep"], one["workers"]) == (name, workers)]
-    clock, used, others = (statistics.median(one[key] for one in mine) for key in ("clock_s", "processor_s", "others"))
-    best = min(one["clock_s"] for one in mine)
+    of_kind = [one for one in turns if (one["sweep"], one["workers"]) == (name, workers)]
+    clock, used, others = (
+        statistics.median(one[key] for one in of_kind) for key in ("clock_s", "processor_s", "others")
+    )
+    best = min(one["clock_s"] for one in of_kind)
     what = f"{name}, {workers} workers: median {clock:.1f} s, best {best:.1f} s"
     return f"{what}, {used:.1f} s of processor, others kept {others:.1f} processors busy"
 
@@ -137,24 +139,24 @@ def medians(turns: list[dict[str, Any]], name: str, workers: int) -> str:
 def measured(turns: int) -> list[dict[str, Any]]:
     """So many turns of every sweep by every number of workers."""
     spent(asked(1, 1), 0)
-    found = []
+    measured_turns = []
     for _ in range(turns):
         for name in SWEEPS:
-            found += [turn(name, workers) for workers in (0, 1, 2)]
-    return found
+            measured_turns += [turn(name, workers) for workers in (0, 1, 2)]
+    return measured_turns
 
 
 def main(turns: int = 5) -> None:
     """Measure, keep every turn, and print the two tables."""
     began = loads()
-    found = measured(turns)
+    measured_turns = measured(turns)
     machine = {"cores": os.cpu_count(), "threads": os.environ.get("OMP_NUM_THREADS")}
-    about = {**machine, "load_at_begin": began, "load_at_end": loads(), "turns": found}
+    about = {**machine, "load_at_begin": began, "load_at_end": loads(), "turns": measured_turns}
     about |= {"transaction": transactions(), "simulated": clusters()}
     DATA.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     for name in SWEEPS:
         for workers in (0, 1, 2):
-            print(medians(found, name, workers), flush=True)
+            print(medians(measured_turns, name, workers), flush=True)
     print(about["transaction"])
     for cluster in about["simulated"]:
         print("{gpus} GPUs: {hours} h, efficiency {efficiency}".format(**cluster))

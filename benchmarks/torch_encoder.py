@@ -29,17 +29,21 @@ class TorchEncoder(nn.Module):
 
     def named(self) -> dict[str, nn.Parameter]:
         """The parameters under the names of `EncoderShape.tensors`."""
-        theirs = {"norm": "norm1", "read.weight": "self_attn.in_proj_weight", "read.bias": "self_attn.in_proj_bias"}
-        theirs |= {"write": "self_attn.out_proj", "before": "norm2", "inner": "linear1", "outer": "linear2"}
-        found = {}
+        names_in_torch = {
+            "norm": "norm1",
+            "read.weight": "self_attn.in_proj_weight",
+            "read.bias": "self_attn.in_proj_bias",
+        }
+        names_in_torch |= {"write": "self_attn.out_proj", "before": "norm2", "inner": "linear1", "outer": "linear2"}
+        parameters = {}
         for name in self.shape.tensors():
             path = {"embed": "embed.weight", "places": "places.weight"}.get(name, name)
             if name.startswith("layer"):
                 layer, part, kind = name.split(".")
                 path = f"encoder.layers.{layer.removeprefix('layer')}."
-                path += theirs.get(f"{part}.{kind}", f"{theirs.get(part)}.{kind}")
-            found[name] = self.get_parameter(path)
-        return found
+                path += names_in_torch.get(f"{part}.{kind}", f"{names_in_torch.get(part)}.{kind}")
+            parameters[name] = self.get_parameter(path)
+        return parameters
 
     def load(self, stacked: dict[str, Tensor], member: int) -> TorchEncoder:
         """Take over a member's parameters."""

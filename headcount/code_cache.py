@@ -41,8 +41,8 @@ class CodeCache:
 
     def file(self, stem: str, suffix: str, make: Callable[[Path], object]) -> Path:
         """The file kept under this stem; where none is sound, `make` writes one to the path it is given."""
-        kept = self.find(stem, suffix)
-        return self._made(stem, suffix, make) if kept is None else kept
+        cached = self.find(stem, suffix)
+        return self._made(stem, suffix, make) if cached is None else cached
 
     def find(self, stem: str, suffix: str) -> Path | None:
         """The file kept under this stem, if its content is what its name says; others are removed, with a line."""
@@ -75,8 +75,8 @@ def loaded_code(file: Path) -> ctypes.CDLL:
         raise OSError(f"{file} was changed between two looks at it")
     try:
         copy = os.memfd_create(file.name[:100])
-        with os.fdopen(os.dup(copy), "wb") as whole:
-            whole.write(content)
+        with os.fdopen(os.dup(copy), "wb") as writer:
+            writer.write(content)
         return ctypes.CDLL(f"/proc/self/fd/{copy}")  # it stays open: the loader knows a library by its name
     except (AttributeError, OSError):  # a system without, or one that runs nothing from memory
         return ctypes.CDLL(str(file))

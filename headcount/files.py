@@ -27,19 +27,19 @@ __all__ = [
     "settle",
     "text_in",
     "user_cache",
-    "whole",
-    "whole_folder",
+    "atomic_write",
+    "atomic_folder",
     "write_text",
 ]
 
 
 @contextlib.contextmanager
-def whole(path: str | Path) -> Iterator[Path]:
+def atomic_write(path: str | Path) -> Iterator[Path]:
     """A scratch path to write to; it becomes `path` when the block ends well, and is removed when it does not.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "new" / "file.txt"
-    >>> with whole(path) as scratch:
+    >>> with atomic_write(path) as scratch:
     ...     _ = scratch.write_text("all of it")
     >>> path.read_text(), len(list(path.parent.iterdir()))
     ('all of it', 1)
@@ -69,18 +69,18 @@ def write_text(path: str | Path, text: str) -> Path:
     >>> write_text(Path(tempfile.mkdtemp()) / "new" / "page.html", "<p>").read_text()
     '<p>'
     """
-    with whole(path) as scratch:
+    with atomic_write(path) as scratch:
         scratch.write_text(visible(text), encoding="utf-8")
     return Path(path)
 
 
 @contextlib.contextmanager
-def whole_folder(path: str | Path) -> Iterator[Path]:
+def atomic_folder(path: str | Path) -> Iterator[Path]:
     """A scratch folder to fill; it becomes `path` when the block ends well, and is removed when it does not.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "model"
-    >>> with whole_folder(path) as scratch:
+    >>> with atomic_folder(path) as scratch:
     ...     _ = (scratch / "config.json").write_text("{}")
     >>> [file.name for file in path.iterdir()], len(list(path.parent.iterdir()))
     (['config.json'], 1)
@@ -114,7 +114,7 @@ def kept_folder(path: Path, make: Callable[[Path], None]) -> Path:
     """
     if not path.is_dir():
         try:
-            with whole_folder(path) as part:
+            with atomic_folder(path) as part:
                 make(part)
         except (OSError, RefusalError):
             if not path.is_dir():
@@ -133,8 +133,8 @@ def make_folder(path: Path) -> None:
     """
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
-    for made in missing:
-        settle(made.parent)
+    for created in missing:
+        settle(created.parent)
 
 
 def user_cache() -> Path:
@@ -148,12 +148,12 @@ def user_cache() -> Path:
     ...     str(user_cache())
     '/var/mine/headcount'
     """
-    given, shared = (_absolute(os.environ.get(name)) for name in ("HEADCOUNT_CACHE", "XDG_CACHE_HOME"))
-    return given or (shared or _home() / ".cache") / "headcount"
+    own, shared = (_absolute(os.environ.get(name)) for name in ("HEADCOUNT_CACHE", "XDG_CACHE_HOME"))
+    return own or (shared or _home() / ".cache") / "headcount"
 
 
-def _absolute(given: str | None) -> Path | None:
-    return Path(given) if given and Path(given).is_absolute() else None
+def _absolute(name: str | None) -> Path | None:
+    return Path(name) if name and Path(name).is_absolute() else None
 
 
 def _home() -> Path:
@@ -189,8 +189,8 @@ def arrays_in(path: str | Path) -> dict[str, np.ndarray]:
         raise
     except Exception as problem:  # whatever a library makes of a stranger's file
         why = " ".join(str(problem).split())[:200]
-        said = "" if "pickle" in why else f": {why}"  # numpy takes any other file for a pickle
-        raise RefusalError(f"{path} is not a readable .npz file of plain arrays{said}") from None
+        reason = "" if "pickle" in why else f": {why}"  # numpy takes any other file for a pickle
+        raise RefusalError(f"{path} is not a readable .npz file of plain arrays{reason}") from None
 
 
 def text_in(path: Path, encoding: str = "utf-8", errors: str = "strict") -> str:

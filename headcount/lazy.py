@@ -30,11 +30,11 @@ def lazily(
     AttributeError: module 'headcount.results' has no attribute 'Bund'
     """
     home = {name: module for module, names in where.items() for name in names}
-    whole = {module.rpartition(".")[2]: module for module in modules}
+    by_name = {module.rpartition(".")[2]: module for module in modules}
 
     def find(name: str) -> Any:
-        if name in whole:
-            return _imported(f"{package}.{whole[name]}")
+        if name in by_name:
+            return _imported(f"{package}.{by_name[name]}")
         if name not in home:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module = home[name] if home[name].startswith("headcount.") else f"{package}.{home[name]}"
@@ -42,7 +42,7 @@ def lazily(
         setattr(sys.modules[package], name, value)
         return value
 
-    return find, lambda: sorted({*home, *whole, *vars(sys.modules[package])})
+    return find, lambda: sorted({*home, *by_name, *vars(sys.modules[package])})
 
 
 def _imported(module: str) -> Any:

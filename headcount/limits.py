@@ -47,8 +47,8 @@ def is_refused_memory(problem: BaseException) -> bool:
     (True, False)
     """
     named = isinstance(problem, MemoryError) or type(problem).__name__ == "OutOfMemoryError"
-    told = isinstance(problem, RuntimeError | OSError) and any(words in str(problem) for words in TOO_LARGE)
-    return named or told
+    stated = isinstance(problem, RuntimeError | OSError) and any(words in str(problem) for words in TOO_LARGE)
+    return named or stated
 
 
 def refuse_sizes(sizes: dict[str, object], where: str) -> None:
@@ -64,14 +64,14 @@ def refuse_sizes(sizes: dict[str, object], where: str) -> None:
     for name, count in counts.items():
         numbers *= count
         if 8 * numbers > there:
-            asked = " and ".join(f"{n} = {c:,}" for n, c in counts.items() if n == name or 8 * c <= there)
-            words = f"{asked} in {where} asks for {spoken_bytes(8 * numbers)}"
+            requested = " and ".join(f"{n} = {c:,}" for n, c in counts.items() if n == name or 8 * c <= there)
+            words = f"{requested} in {where} asks for {spoken_bytes(8 * numbers)}"
             raise RefusalError(f"{words}, and {spoken_bytes(there)} is {who}")
 
 
 def _of_groups() -> list[tuple[int, str]]:
     """The limits of the control groups that this process is in, each and those above it."""
-    root, found = Path("/sys/fs/cgroup"), []
+    root, limits = Path("/sys/fs/cgroup"), []
     try:
         lines = Path("/proc/self/cgroup").read_text(errors="replace").splitlines()
     except OSError:
@@ -88,8 +88,8 @@ def _of_groups() -> list[tuple[int, str]]:
             except OSError:
                 continue
             if text.isdigit():
-                found.append((int(text), "the limit of its control group"))
-    return found
+                limits.append((int(text), "the limit of its control group"))
+    return limits
 
 
 def _of_process() -> list[tuple[int, str]]:

@@ -145,10 +145,10 @@ def bytes_from(text: int | str) -> int:
     ...
     ValueError: a size of memory is a number with K, M, G or T behind it (4G), got 'much'
     """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([KMGT]?)i?B?\s*", str(text), flags=re.IGNORECASE)
-    if not found:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([KMGT]?)i?B?\s*", str(text), flags=re.IGNORECASE)
+    if not match:
         raise ValueError(f"a size of memory is a number with K, M, G or T behind it (4G), got {text!r}")
-    return int(float(found[1]) * UNITS[found[2].upper()])
+    return int(float(match[1]) * UNITS[match[2].upper()])
 
 
 def spoken_time(time: float) -> str:
@@ -157,9 +157,9 @@ def spoken_time(time: float) -> str:
     >>> spoken_time(4.2), spoken_time(200), spoken_time(5400)
     ('4 s', '3 min 20 s', '1 h 30 min')
     """
-    whole = round(time)
-    if whole < 60:
-        return f"{max(1, whole)} s"
-    if whole < 3600:
-        return f"{whole // 60} min" + (f" {whole % 60} s" if whole % 60 and whole < 600 else "")
-    return f"{whole // 3600} h" + (f" {whole % 3600 // 60} min" if whole % 3600 >= 60 else "")
+    rounded = round(time)
+    if rounded < 60:
+        return f"{max(1, rounded)} s"
+    if rounded < 3600:
+        return f"{rounded // 60} min" + (f" {rounded % 60} s" if rounded % 60 and rounded < 600 else "")
+    return f"{rounded // 3600} h" + (f" {rounded % 3600 // 60} min" if rounded % 3600 >= 60 else "")

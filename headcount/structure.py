@@ -122,12 +122,12 @@ class Structure:
             raise ValueError(f"length and token_dim must be at least 1, got {self.length} and {self.token_dim}")
         if not self.retrievals:
             raise ValueError("retrievals is empty: a task must look up something")
-        seen: set[str] = set()
+        names: set[str] = set()
         for r in self.retrievals:
-            if r.name in seen:
+            if r.name in names:
                 raise ValueError(f"two retrievals are named {r.name!r}; names must differ")
             for earlier in r.after:
-                if earlier not in seen:
+                if earlier not in names:
                     raise ValueError(f"retrieval {r.name!r}: after names {earlier!r}, which does not come before it")
             if r.window is not None and r.window > self.length:
                 raise ValueError(f"retrieval {r.name!r}: window {r.window} is longer than length {self.length}")
@@ -141,7 +141,7 @@ class Structure:
                 raise ValueError(f"retrieval {r.name!r}: beside {far[0]} leaves the {self.length} positions")
             if abs(r.offset) >= self.length:
                 raise ValueError(f"retrieval {r.name!r}: offset {r.offset} leaves the {self.length} positions")
-            seen.add(r.name)
+            names.add(r.name)
 
     @property
     def count(self) -> int:

@@ -130,8 +130,8 @@ def turn(
         verdict = answer.verdict
         assert verdict is not None
         inside = sum(answer.low <= h <= high for h in answer.tested)
-        covered, outcome, given = answer.low <= truth <= high, verdict.outcome, bool(answer.claim().assumed)
-        return Trial(covered, outcome == "refuted", outcome != "unresolved", float(inside), given)
+        covered, outcome, conditional = answer.low <= truth <= high, verdict.outcome, bool(answer.claim().assumed)
+        return Trial(covered, outcome == "refuted", outcome != "unresolved", float(inside), conditional)
 
     return trial
 
@@ -292,11 +292,11 @@ BESIDE += ("knee: gradual, heteroscedastic, falling", "knee: seeds fail, 0.3 suc
 def by_condition(design: Design, studies: int, seed: int) -> dict[str, Any]:
     """How often claims hold the truth that carry a condition, and that carry none."""
     trials = [design.trial(np.random.default_rng([seed, i])) for i in range(studies)]
-    shares = {}
-    for name, given in (("carried", True), ("none", False)):
-        own = [t.covered for t in trials if t.given is given]
-        shares[name] = {"claims": len(own), "coverage": float(np.mean(own)) if own else None}
-    return {"design": design.name, "studies": studies, "seed": seed, **shares}
+    coverages = {}
+    for name, conditional in (("carried", True), ("none", False)):
+        own = [t.covered for t in trials if t.given is conditional]
+        coverages[name] = {"claims": len(own), "coverage": float(np.mean(own)) if own else None}
+    return {"design": design.name, "studies": studies, "seed": seed, **coverages}
 
 
 def merged(whole: dict[str, Any], measured: list[dict[str, Any]], studies: int, seed: int) -> dict[str, Any]:
@@ -331,16 +331,16 @@ def page(whole: dict[str, Any]) -> str:
     return HEAD.format(short=short, wanted=WANTED, **whole) + "\n".join(table) + "\n" + TAIL + _conditions(whole)
 
 
-def _conditions(whole: dict[str, Any]) -> str:
+def _conditions(stored: dict[str, Any]) -> str:
     """How often claims cover that carry the condition and that do not: it is the study that tells them apart."""
     lines = []
-    for row in whole.get("conditions", ()):
-        shares = [
+    for row in stored.get("conditions", ()):
+        coverages = [
             f"{row[name]['coverage']:.3f} of {row[name]['claims']} that {words}"
             for name, words in (("carried", "carry the condition"), ("none", "carry none"))
             if row[name]["claims"]
         ]
-        lines.append(f"| {row['design']} | {row['studies']} | {' and '.join(shares)} |")
+        lines.append(f"| {row['design']} | {row['studies']} | {' and '.join(coverages)} |")
     if not lines:
         return ""
     head = f"""
@@ -359,8 +359,8 @@ def widening(whole: dict[str, Any], name: str) -> float | None:
     return None if fresh is None or older is None else fresh["mean_width"] / older["mean_width"]
 
 
-def _line(row: dict[str, Any], before: float | None, whole: dict[str, Any]) -> str:
-    fresh, times = whole.get("fresh", {}).get("designs", {}).get(row["design"]), widening(whole, row["design"])
+def _line(row: dict[str, Any], before: float | None, stored: dict[str, Any]) -> str:
+    fresh, times = stored.get("fresh", {}).get("designs", {}).get(row["design"]), widening(stored, row["design"])
     shown = (row["coverage"], fresh and fresh["coverage"], before, row["refuted"])
     numbers = " | ".join("" if value is None else f"{value:.3f}" for value in shown)
     wide = f"{row['decided']:.2f} | {row['width']:.2g} | {'' if times is None else f'{times:.2f}'}"
@@ -405,23 +405,25 @@ def main() -> None:
     parser.add_argument("--print", action="store_true", dest="only_print", help="write nothing")
     parser.add_argument("--page", action="store_true", help="write the page again, measure nothing")
     parser.add_argument("--conditions", action="store_true", help="claims with the condition and without")
-    given = parser.parse_args()
-    if given.conditions:
-        found = [by_condition(d, 400 if d.name == SHORT else 150, CONDITIONED) for d in DESIGNS if d.name in BESIDE]
-        DATA.write_text(json.dumps(json.loads(DATA.read_text()) | {"conditions": found}, indent=1) + "\n")
-    elif not given.page:
+    options = parser.parse_args()
+    if options.conditions:
+        conditions = [
+            by_condition(d, 400 if d.name == SHORT else 150, CONDITIONED) for d in DESIGNS if d.name in BESIDE
+        ]
+        DATA.write_text(json.dumps(json.loads(DATA.read_text()) | {"conditions": conditions}, indent=1) + "\n")
+    elif not options.page:
         designs = []
         for design in DESIGNS:
-            if given.only in design.name:
-                designs.append(measure(design, given.studies, given.seed))
+            if options.only in design.name:
+                designs.append(measure(design, options.studies, options.seed))
                 print(
                     f"{design.name:44} {designs[-1]['coverage']:.3f}  {designs[-1]['seconds']:.3f} s per study",
                     flush=True,
                 )
-        if given.only_print:
+        if options.only_print:
             return
-        whole = json.loads(DATA.read_text()) if DATA.exists() else {}
-        DATA.write_text(json.dumps(merged(whole, designs, given.studies, given.seed), indent=1) + "\n")
+        stored = json.loads(DATA.read_text()) if DATA.exists() else {}
+        DATA.write_text(json.dumps(merged(stored, designs, options.studies, options.seed), indent=1) + "\n")
     PAGE.write_text(page(json.loads(DATA.read_text())))
 
 

@@ -35,11 +35,11 @@ def main() -> None:
     rows, steps = train_all(
         settings, Text.read(options.text, options.device), range(options.seeds), options.seconds, say=print
     )
-    found = summary(rows)
+    lines = summary(rows)
     took = round(time.perf_counter() - began, 1)
     facts = {"settings": asdict(settings), "steps": steps, "seconds": took, "text": options.text.name}
-    written(options.out, {**facts, "summary": found, "rows": rows})
-    for row in found:
+    written(options.out, {**facts, "summary": lines, "rows": rows})
+    for row in lines:
         change = f"{row['change']:+.4f} ± {row['change_half_width']:.4f}"
         print(f"{row['schedule']:24} {row['loss']:.4f} ± {row['loss_half_width']:.4f}   vs uniform {change}")
     print(f"{steps} steps a run, {took} s; wrote {options.out}")

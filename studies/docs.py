@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from benchmarks import performance_page
-from headcount.files import whole
+from headcount.files import atomic_write
 from headcount.papers.induction.stages_picture import stages_picture
 from headcount.papers.ssm.pictures import bits_picture
 from headcount.report import figure
@@ -49,8 +49,8 @@ def _speech_filter() -> str:
 
 def _tensor_lens() -> str:
     """The page of the lens, written by hand but for its three tables."""
-    found = _json("lens_families.json")
-    text = between((DOCS / "tensor_lens.md").read_text(), "families", families.tables(found["rows"], found["device"]))
+    data = _json("lens_families.json")
+    text = between((DOCS / "tensor_lens.md").read_text(), "families", families.tables(data["rows"], data["device"]))
     text = between(text, "smollm2", smollm2.tables(_json("tensor_lens.json")))
     return between(text, "masking", masking.tables(_json("lens_masking.json")))
 
@@ -102,7 +102,7 @@ def changed(name: str) -> bool:
     text, path = GENERATED[name](), ROOT / name
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return False
-    with whole(path) as scratch:
+    with atomic_write(path) as scratch:
         scratch.write_text(text, encoding="utf-8")
     return True
 

@@ -34,19 +34,19 @@ def main() -> None:
     parser.add_argument("files", type=Path, nargs="+")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--date", default=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"))
-    asked = parser.parse_args()
-    for path in asked.files:
+    options = parser.parse_args()
+    for path in options.files:
         tables = json.loads(path.read_text())
-        for name, command, seconds, found in records(tables):
+        for name, command, seconds, measured in records(tables):
             device = "NVIDIA H200" if "cuda" in command else "CPU (x86_64)"
-            record = Record(name, False, asked.date, device, command, seconds, found)
-            keep(asked.out / named(name).file(quick=False), record.to_json())
+            record = Record(name, False, options.date, device, command, seconds, measured)
+            keep(options.out / named(name).file(quick=False), record.to_json())
             print(f"{name}: {[str(c.verdict) for c in comparisons(record, named(name))]}")
 
 
 def records(tables: dict[str, Any]) -> list[tuple[str, str, float, Measured]]:
     """(name, command, seconds, measured) of each table at hand."""
-    found = []
+    gathered = []
     trained = "python -m studies.infoflow.tables --device cuda"
     if "triangle" in tables:
         cells = {(row["length"], row["cell"].split(" ", 1)[1]): _seeds(row) for row in tables["triangle"]["rows"]}
@@ -54,19 +54,19 @@ def records(tables: dict[str, Any]) -> list[tuple[str, str, float, Measured]]:
         reduced = f"{table['steps']:,} steps, {table['seeds']} seeds; short lengths undertrained"
         claims = triangle_claims(cells)
         measured = Measured({TRIANGLE_TABLE.title: cells}, claims, _setup(table), reduced=reduced)
-        found.append(("infoflow:triangle", f"{trained} --only triangle", 0.0, measured))
+        gathered.append(("infoflow:triangle", f"{trained} --only triangle", 0.0, measured))
     if {"short", "long"} & set(tables):
         seconds = sum(table["seconds"] for table in tables.values())
-        found.append(("born:from-scratch", "python -m studies.born.table --device cuda", seconds,
+        gathered.append(("born:from-scratch", "python -m studies.born.table --device cuda", seconds,
                       scratch_measured(tables)))  # fmt: skip
     if {"lrs", "embed_dim"} <= set(tables):
         narrow = [part["rows"] for name, part in tables.items() if name.startswith("narrow")]
         measured = alternation_measured(tables["rows"], *narrow)
-        found.append(("born:depth", "python -m studies.born.alternation --device cuda", tables["seconds"], measured))
+        gathered.append(("born:depth", "python -m studies.born.alternation --device cuda", tables["seconds"], measured))
     if "to_the_end" in tables:
         run = tables["to_the_end"]
         measured = curve_measured(run["rows"], ChainRun(training=run["training"], validation=run["validation"]))
-        found.append(("induction:curve", "python -m studies.induction.study --long", run["seconds"], measured))
+        gathered.append(("induction:curve", "python -m studies.induction.study --long", run["seconds"], measured))
     if ENTERED in tables:
         table = tables[ENTERED]
         pairs = {
@@ -74,11 +74,11 @@ def records(tables: dict[str, Any]) -> list[tuple[str, str, float, Measured]]:
             "pair tasks, unit tokens through a feed-forward": _pairs(tables["sphere"]),
         }
         measured = Measured(pairs, pair_claims(pairs["pair tasks"]), _setup(table))
-        found.append(("infoflow:pair", table["command"], table["seconds"], measured))
+        gathered.append(("infoflow:pair", table["command"], table["seconds"], measured))
     if "spec" in tables:
         study = Study(tuple(row for row in tables["rows"] if row["heads"] <= 5), tables["spec"], tables["environment"])
         measured = Measured({"Table 2": cells_of(study)}, (), {"seeds": 10, "path": tables["environment"]["path"]})
-        found.append(("head-count:table-2", "headcount sweep examples/head_count.toml --device cuda", 0.0, measured))
+        gathered.append(("head-count:table-2", "headcount sweep examples/head_count.toml --device cuda", 0.0, measured))
     if "summary" in tables:
         runs = tables["rows"]
         losses = {(run["schedule"], "validation loss"): [] for run in runs}
@@ -88,9 +88,9 @@ def records(tables: dict[str, Any]) -> list[tuple[str, str, float, Measured]]:
         setup = {**tables["settings"], "steps": tables["steps"], "seeds": tables["summary"][0]["seeds"]}
         reduced = f"{tables['steps']} steps, long before the losses level off"
         measured = Measured({"decoders": cells}, decoder_claims(cells), setup, reduced=reduced)
-        found.append(("allocation:decoders", "python -m studies.decoder_schedules input.txt --device cuda",
+        gathered.append(("allocation:decoders", "python -m studies.decoder_schedules input.txt --device cuda",
                       tables["seconds"], measured))  # fmt: skip
-    return found
+    return gathered
 
 
 def _pairs(table: dict[str, Any]) -> dict[tuple[int, str], tuple[float, ...]]:
@@ -106,8 +106,8 @@ def _seeds(row: dict[str, Any]) -> tuple[float, ...]:
 
 
 def _setup(table: dict[str, Any]) -> dict[str, Any]:
-    kept = {key: value for key, value in table.items() if key not in ("rows", "command", "seconds")}
-    return kept | {"values": "best and median of the seeds"}
+    setup = {key: value for key, value in table.items() if key not in ("rows", "command", "seconds")}
+    return setup | {"values": "best and median of the seeds"}
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from headcount.files import whole
+from headcount.files import atomic_write
 from headcount.papers.hardmax import SequenceMemoriser
 
 SIZES = (50, 100, 200, 500, 1000, 1797, 2000)
@@ -28,7 +28,7 @@ HELD_OUT = 200
 
 def measured(name: str, x: np.ndarray, y: np.ndarray, seeds: tuple[int, ...]) -> dict[str, Any]:
     """Fit with several seeds; the times are their median, the gap and the promise the worst."""
-    seconds, own, found, learner = [], [], [], SequenceMemoriser()
+    seconds, own, fits, learner = [], [], [], SequenceMemoriser()
     for seed in seeds:
         start, used = time.perf_counter(), time.process_time()
         learner = SequenceMemoriser(seed).fit(x, y)
@@ -41,7 +41,7 @@ def measured(name: str, x: np.ndarray, y: np.ndarray, seeds: tuple[int, ...]) ->
         off = np.abs(
             learner.outputs(x[:, ::-1].copy()) - learner.targets_[np.searchsorted(learner.classes_, y)][:, :]
         ).max()
-        found.append((float(off), built.certificate.error, built.smallest_gap, correct, answered))
+        fits.append((float(off), built.certificate.error, built.smallest_gap, correct, answered))
     built = learner.built_
     return {
         "data": name,
@@ -52,11 +52,11 @@ def measured(name: str, x: np.ndarray, y: np.ndarray, seeds: tuple[int, ...]) ->
         "seconds": round(median(seconds), 3),
         "slowest": round(max(seconds), 3),
         "processor_seconds": round(median(own), 3),
-        "answer_seconds": round(median(f[4] for f in found), 3),
-        "worst_gap_reversed": max(f[0] for f in found),
-        "promise": max(f[1] for f in found),
-        "smallest_gap": min(f[2] for f in found),
-        "memorised": min(f[3] for f in found),
+        "answer_seconds": round(median(f[4] for f in fits), 3),
+        "worst_gap_reversed": max(f[0] for f in fits),
+        "promise": max(f[1] for f in fits),
+        "smallest_gap": min(f[2] for f in fits),
+        "memorised": min(f[3] for f in fits),
     }
 
 
@@ -87,7 +87,7 @@ def main() -> None:
         "rows": rows,
     }
     if len(sys.argv) > 1:
-        with whole(Path(sys.argv[1])) as scratch:
+        with atomic_write(Path(sys.argv[1])) as scratch:
             scratch.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     print({k: v for k, v in record.items() if k != "rows"})
 

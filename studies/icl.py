@@ -42,12 +42,12 @@ def main() -> None:
             print(f"So: {len(todo) - n} of {len(todo)} banks are left; the same command goes on.")
             return
         start = time.perf_counter()
-        made = train_readers(tiny(cell) if options.tiny else cell, recipe, options.device)
+        trained = train_readers(tiny(cell) if options.tiny else cell, recipe, options.device)
         spent = time.perf_counter() - start
-        rows = [*table.get("rows", []), *({**row, "key": cell.key} for row in made)]
+        rows = [*table.get("rows", []), *({**row, "key": cell.key} for row in trained)]
         table = {**about, "rows": rows, "seconds": round(table.get("seconds", 0.0) + spent, 1)}
         written(options.out, table)
-        best = [min(map(median, row["nmse"])) for row in made]
+        best = [min(map(median, row["nmse"])) for row in trained]
         print(f"{cell.key:<34} {spent:5.1f} s  " + "  ".join(f"{value:.4f}" for value in best), flush=True)
     print(f"So: all {len(todo)} banks are trained, {table.get('seconds', 0.0)} s of training in all.")
 

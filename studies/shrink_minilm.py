@@ -24,7 +24,7 @@ from torch import nn
 from headcount.drawing.axes import Frame
 from headcount.drawing.panels import figure_of, frames, legend, plain_panel
 from headcount.drawing.svg import Figure
-from headcount.files import whole
+from headcount.files import atomic_write
 from headcount.nets.pretrained.batches import batches_of, passages, pooled
 from headcount.nets.pretrained.folders import load, tokenizer_of
 from headcount.papers.allocation.units import rewrite, survey
@@ -130,8 +130,8 @@ def shrink(
         fresh = load(options.model).float()
         surveys[key] = (survey(fresh, variant.measure, batches=batches, read=pooled, parts=variant.parts), batches)
     rewrite(model)
-    found, batches = surveys[key]
-    chosen = plan(found, variant.keep, rule=variant.rule)
+    surveyed, batches = surveys[key]
+    chosen = plan(surveyed, variant.keep, rule=variant.rule)
     if variant.measure == "outputs":
         chosen = plan(corrected(model, chosen, batches, pooled), variant.keep, rule=variant.rule)
     reduce(model, chosen)
@@ -159,14 +159,14 @@ def _add(
         facts[where] = {q: round(v, 5) for q, v in texts.quality(model, options.device).items()}
         print(f"{name}: {where} nDCG@10 {sum(facts[where].values()) / len(facts[where]):.4f}", flush=True)
     results["variants"][name] = facts
-    with whole(options.out) as scratch:
+    with atomic_write(options.out) as scratch:
         scratch.write_text(json.dumps(results, indent=1))
 
 
 def rows(results: dict[str, Any]) -> list[dict[str, Any]]:
     """One row a variant and collection: quality, its change from the original, and the interval of the change."""
     original = results["variants"]["original"]
-    found = []
+    lines = []
     for name, facts in results["variants"].items():
         for where in ("dl", "cranfield"):
             if where not in facts:
@@ -175,8 +175,8 @@ def rows(results: dict[str, Any]) -> list[dict[str, Any]]:
             mean = sum(facts[where].values()) / len(facts[where])
             low, high = interval(change)
             row = {"variant": name, "curve": facts["curve"], "keep": facts["keep"], "set": where, "ndcg": mean}
-            found.append(row | {"change": sum(change) / len(change), "low": low, "high": high})
-    return found
+            lines.append(row | {"change": sum(change) / len(change), "low": low, "high": high})
+    return lines
 
 
 def table(results: dict[str, Any]) -> str:
@@ -190,32 +190,34 @@ def table(results: dict[str, Any]) -> str:
 
 def picture(results: dict[str, Any]) -> Figure:
     """Change of quality against kept query-key parameters, a line for each curve, a panel for each collection."""
-    found = [r for r in rows(results) if r["curve"] in CURVES and "all attention" not in r["variant"]]
+    drawn = [r for r in rows(results) if r["curve"] in CURVES and "all attention" not in r["variant"]]
     shown = [where for where in COLLECTIONS if where in results["variants"]["original"]]
     width = 500 * len(shown)
     parts = [
-        _panel(frame, COLLECTIONS[where], [r for r in found if r["set"] == where])
+        _panel(frame, COLLECTIONS[where], [r for r in drawn if r["set"] == where])
         for frame, where in zip(frames(len(shown), width=width, height=350), shown, strict=True)
     ]
     words = "Change of nDCG@10 against kept query-key parameters with intervals over queries, a line for each rule."
     return figure_of(parts, width=width, height=350, title="Ranking after shrinking", words=words)
 
 
-def _panel(frame: Frame, title: str, found: list[dict[str, Any]]) -> str:
-    shares = sorted({100 * r["keep"] for r in found})
+def _panel(frame: Frame, title: str, changes: list[dict[str, Any]]) -> str:
+    percents = sorted({100 * r["keep"] for r in changes})
     panel = plain_panel(
-        frame, [shares[0] - 4, shares[-1] + 4], [0.0, *(r[end] for r in found for end in ("low", "high"))]
+        frame, [percents[0] - 4, percents[-1] + 4], [0.0, *(r[end] for r in changes for end in ("low", "high"))]
     )
     body = panel.axes + panel.title(f"Change of nDCG@10: {title}") + panel.level(0, "axis")
     for i, curve in enumerate(CURVES):
-        mine = sorted((r for r in found if r["curve"] == curve), key=lambda r: r["keep"])
-        at = [100 * r["keep"] + 0.7 * (i - 1.5) for r in mine]  # beside each other, so that no interval hides another
-        for x, row in zip(at, mine, strict=True):
+        of_curve = sorted((r for r in changes if r["curve"] == curve), key=lambda r: r["keep"])
+        at = [
+            100 * r["keep"] + 0.7 * (i - 1.5) for r in of_curve
+        ]  # beside each other, so that no interval hides another
+        for x, row in zip(at, of_curve, strict=True):
             body += panel.line([(x, row["low"]), (x, row["high"])], f"thin ks{i}")
-        points = list(zip(at, (r["change"] for r in mine), strict=True))
+        points = list(zip(at, (r["change"] for r in of_curve), strict=True))
         body += panel.line(points, f"line ks{i}") + panel.marks(points, i)
     body += legend(CURVES, frame.right - 200, frame.bottom - 17 * len(CURVES))
-    return body + panel.below([(share, f"{share:g}") for share in shares], "query-key parameters kept, %")
+    return body + panel.below([(percent, f"{percent:g}") for percent in percents], "query-key parameters kept, %")
 
 
 def _options() -> argparse.Namespace:

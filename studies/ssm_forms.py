@@ -34,16 +34,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    found: dict[str, Any] = {}
+    by_filter: dict[str, Any] = {}
     for name, system in filters().items():
         rows = form_rows(system)
-        found[name] = rows
+        by_filter[name] = rows
         for row in rows:
             print(f"{name:14} {row['budget']:3} {row['form']:14} {row['numbers']:4} numbers {row['bits']:3} bits "
                   f"gap {row['gap']:.2e} worst {row['worst dB']:.2f} dB", flush=True)  # fmt: skip
         print(f"{name}: {winners(rows)}")
     if options.out:
-        options.out.write_text(json.dumps(found, indent=1, default=str).replace("Infinity", "null") + "\n")
+        options.out.write_text(json.dumps(by_filter, indent=1, default=str).replace("Infinity", "null") + "\n")
 
 
 if __name__ == "__main__":

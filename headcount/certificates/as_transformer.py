@@ -31,18 +31,18 @@ def as_transformer(
     read = _read_out(net, parts, x)
     if read is None or not _fits(parts, read, arch):
         return None
-    made = Transformer(arch, x.shape[2]).double()
+    transformer = Transformer(arch, x.shape[2]).double()
     with torch.no_grad():
-        for p in made.parameters():
+        for p in transformer.parameters():
             p.zero_()
         hidden = state = head = 0
         for part in parts:
-            _put(made, part, hidden, state, head, x.shape[1])
+            _put(transformer, part, hidden, state, head, x.shape[1])
             hidden, state = hidden + part.shape.encoder[1], state + part.shape.embed_dim
             head += part.shape.layers[0][0]
         (inner, bias), (outer, constant) = read
-        _fill(made.read_out, SHARP * inner, SHARP * bias, outer / SHARP, constant)
-    return made.float()
+        _fill(transformer.read_out, SHARP * inner, SHARP * bias, outer / SHARP, constant)
+    return transformer.float()
 
 
 def _parts(net: nn.Module) -> list[ClassTokenNet] | None:
@@ -73,10 +73,10 @@ def _affine(part: ClassTokenNet, x: Tensor) -> tuple[Tensor, Tensor] | None:
     """The read-out as <a, state> + b, where it is that on these sequences."""
     states = part.attended(x.double())
     known = torch.cat([states, torch.ones(len(states), 1, dtype=torch.float64)], dim=1)
-    given = part.read_out(states)[:, 0]
-    fitted = torch.linalg.lstsq(known, given[:, None], driver="gelsd").solution[:, 0]
-    off = (known @ fitted - given).abs().max()
-    return (fitted[:-1], fitted[-1]) if off <= AFFINE * (1 + given.abs().max()) else None
+    outputs = part.read_out(states)[:, 0]
+    fitted = torch.linalg.lstsq(known, outputs[:, None], driver="gelsd").solution[:, 0]
+    off = (known @ fitted - outputs).abs().max()
+    return (fitted[:-1], fitted[-1]) if off <= AFFINE * (1 + outputs.abs().max()) else None
 
 
 def _fits(parts: list[ClassTokenNet], read: Maps, arch: Architecture) -> bool:
@@ -95,27 +95,27 @@ def _fits(parts: list[ClassTokenNet], read: Maps, arch: Architecture) -> bool:
     )
 
 
-def _put(made: Transformer, part: ClassTokenNet, hidden: int, state: int, head: int, length: int) -> None:
+def _put(transformer: Transformer, part: ClassTokenNet, hidden: int, state: int, head: int, length: int) -> None:
     """One part into its own units, coordinates and heads."""
     (w1, b1), (w2, b2) = part.encoder.weights
     d, units = part.shape.token_dim, slice(hidden, hidden + len(b1))
-    mine = slice(state, state + part.shape.embed_dim)
-    enter = made.encoder
+    coordinates = slice(state, state + part.shape.embed_dim)
+    enter = transformer.encoder
     assert isinstance(enter, FeedForward)
     enter.inner.weight[units, :d] = w1[:, :d]
-    if made.arch.positions:
+    if transformer.arch.positions:
         enter.inner.weight[units, d] = length * w1[:, d]  # the first position feature is t / T
     enter.inner.bias[units] = b1
-    enter.outer.weight[mine, units], enter.outer.bias[mine] = w2, b2
-    made.cls[mine] = part.cls
-    (there,), (here,) = made.attention, part.attention
-    assert isinstance(there, Attention) and isinstance(here, Attention)
+    enter.outer.weight[coordinates, units], enter.outer.bias[coordinates] = w2, b2
+    transformer.cls[coordinates] = part.cls
+    (target,), (source,) = transformer.attention, part.attention
+    assert isinstance(target, Attention) and isinstance(source, Attention)
     heads, n = part.shape.layers[0]
     rows = slice(head, head + heads)
-    scale = part.shape.betas[0] * made.arch.layers[0][1] ** 0.5  # the plain network divides by sqrt(head_dim)
-    there.query[rows, :n, mine] = scale * here.query
-    there.key[rows, :n, mine], there.value[rows, :n, mine] = here.key, here.value
-    there.output[rows, mine, :n] = here.output
+    scale = part.shape.betas[0] * transformer.arch.layers[0][1] ** 0.5  # the plain network divides by sqrt(head_dim)
+    target.query[rows, :n, coordinates] = scale * source.query
+    target.key[rows, :n, coordinates], target.value[rows, :n, coordinates] = source.key, source.value
+    target.output[rows, coordinates, :n] = source.output
 
 
 def _fill(net: FeedForward, inner: Tensor, bias: Tensor, outer: Tensor, constant: Tensor) -> None:

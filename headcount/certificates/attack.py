@@ -82,8 +82,8 @@ class Trial:
     def gaps(self, x: Float[Tensor, "batch length token_dim"]) -> Float[Tensor, " batch"]:
         """|net(x) - target(x)|; a number that is not finite counts as an infinite gap."""
         chunk = max(1, TOKENS_AT_ONCE // x.shape[1])
-        found = torch.cat([self.signed_gaps(part).abs() for part in x.split(chunk)])
-        return torch.where(torch.isfinite(found), found, torch.inf)
+        gaps = torch.cat([self.signed_gaps(part).abs() for part in x.split(chunk)])
+        return torch.where(torch.isfinite(gaps), gaps, torch.inf)
 
     def run(self, error: float, *, seed: int = 0) -> Check:
         """Every attempt in turn, each seeing the worst inputs of those before it."""
@@ -93,9 +93,9 @@ class Trial:
         tried = []
         for attempt in self.attempts:
             x = attempt(self, worst, generator)
-            found = self.gaps(x)
-            tried.append(Tried(attempt.name, len(x), float(found.max())))
-            worst, gaps = _keep_largest(torch.cat([worst, x]), torch.cat([gaps, found]), 4)
+            trial_gaps = self.gaps(x)
+            tried.append(Tried(attempt.name, len(x), float(trial_gaps.max())))
+            worst, gaps = _keep_largest(torch.cat([worst, x]), torch.cat([gaps, trial_gaps]), 4)
         return Check(error, float(gaps[0]), worst[:1], tuple(tried))
 
 

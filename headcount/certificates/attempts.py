@@ -158,9 +158,9 @@ class Ascent:
         length = torch.full((len(x), 1, 1), self.step, dtype=x.dtype)
         for _ in range(self.steps):
             moved = trial.domain.project(x + length * self._direction(trial, x))
-            found = trial.gaps(moved)
-            better = (found > gaps)[:, None, None]
-            x, gaps = torch.where(better, moved, x), torch.maximum(found, gaps)
+            moved_gaps = trial.gaps(moved)
+            better = (moved_gaps > gaps)[:, None, None]
+            x, gaps = torch.where(better, moved, x), torch.maximum(moved_gaps, gaps)
             length = torch.where(better, 1.5 * length, 0.4 * length)
         return x
 

@@ -17,7 +17,7 @@ from headcount.certificates.attack import Attempt, Check, Trial
 from headcount.certificates.certificate import Certificate
 from headcount.certificates.domains import Domain
 from headcount.certificates.network import ClassTokenNet
-from headcount.files import whole
+from headcount.files import atomic_write
 from headcount.frozen import checked, class_named, field_of, plain, rebuilt, short_name
 from headcount.nets.exporting import traced, write_program
 from headcount.notebook import html_words, within_columns
@@ -72,7 +72,7 @@ class Built:
         """Write weights and, in the metadata, all the rest to one safetensors file; whole or not at all."""
         path = Path(path)
         weights = {k: v.contiguous() for k, v in self.net.state_dict().items()}
-        with whole(path) as scratch:
+        with atomic_write(path) as scratch:
             save_file(weights, scratch, {"headcount": json.dumps(self._metadata())})
         return path
 

@@ -126,17 +126,17 @@ class Certificate:
         >>> print(c.claim())
         the network is within 0.2501 of the target by construction, given tokens in [0, 1]: nobody tried to break it
         """
-        given = [self._domain] if self.domain is not None else []
+        conditions = [self._domain] if self.domain is not None else []
         # What it is built for is so by building; what its inputs and its arithmetic are is not.
-        given += [
+        conditions += [
             Hypothesis(text, "assumed" if self.domain is None or "arithmetic" in text else "holds")
             for text in self.hypotheses
             if text != str(self.domain)
         ]
-        given = given or [Hypothesis("the domain of the construction", short="its domain")]
+        conditions = conditions or [Hypothesis("the domain of the construction", short="its domain")]
         word = Predicate.WITHIN if check is None or check.holds else Predicate.BROKEN
-        seen = "nobody tried to break it" if check is None else f"worst gap {check.gap:.4g} of {self.error:.4g}"
-        return Claim(subject, word, self.error, Basis("constructed"), self.source, tuple(given), reason=seen)
+        reason = "nobody tried to break it" if check is None else f"worst gap {check.gap:.4g} of {self.error:.4g}"
+        return Claim(subject, word, self.error, Basis("constructed"), self.source, tuple(conditions), reason=reason)
 
     @property
     def _domain(self) -> Hypothesis:
@@ -165,8 +165,8 @@ class Certificate:
         kinds = {"terms": tuple[Term, ...], "source": Source, "hypotheses": tuple[str, ...]}
         where = "the certificate"
         parts = [checked(kind, field_of(data, key, where), key, where) for key, kind in kinds.items()]
-        share = data.get("coverage")
-        measured = decode(Coverage, share, "the coverage", also=("share",)) if share else None
+        coverage = data.get("coverage")
+        measured = decode(Coverage, coverage, "the coverage", also=("share",)) if coverage else None
         return cls(
             *parts, domain=rebuilt(data["domain"], "the domain") if data.get("domain") else None, measured=measured
         )

@@ -31,19 +31,19 @@ def rounding_through(
     tokens = np.append(np.full(net.shape.token_dim, largest_token), float(length))
     token = within(KnownBounds(tokens, np.zeros_like(tokens)).through(net.encoder), sizes, 0)
     cls = KnownBounds(np.abs(net.cls.detach().numpy()), np.zeros(net.shape.embed_dim))
-    asked = np.where(_written(net), np.nan, net.cls.detach().numpy())
+    fixed = np.where(_written(net), np.nan, net.cls.detach().numpy())
     for layer, (attend, forward) in enumerate(zip(net.attention, net.between, strict=False)):
         assert isinstance(attend, Attention) and isinstance(forward, ReluNet)
         beta = net.shape.betas[layer]
         token, cls = (
             _plus(token, _attended(attend, token, token, beta, length)),
-            _plus(cls, _attended(attend, cls, token, beta, length, asked)),
+            _plus(cls, _attended(attend, cls, token, beta, length, fixed)),
         )
         token, cls = (_plus(q, q.through(forward)) for q in (token, cls))
         token = within(token, sizes, layer + 1)
     last = net.attention[-1]
     assert isinstance(last, Attention)
-    cls = _plus(cls, _attended(last, cls, token, net.shape.betas[-1], length, asked))
+    cls = _plus(cls, _attended(last, cls, token, net.shape.betas[-1], length, fixed))
     return float(cls.through(net.read_out).error[0])
 
 
@@ -82,12 +82,12 @@ def _attended(
     total = KnownBounds(np.zeros_like(asker.size), np.zeros_like(asker.size))
     for head in range(attention.query.shape[0]):
         query, key, value = (p[head].detach().numpy() for p in (attention.query, attention.key, attention.value))
-        wobble = scores_off(attention, head, asker, tokens, beta)
-        moved = 2 * math.expm1(min(700.0, 2 * beta * wobble)) * tokens.mapped(value).size
+        perturbation = scores_off(attention, head, asker, tokens, beta)
+        moved = 2 * math.expm1(min(700.0, 2 * beta * perturbation)) * tokens.mapped(value).size
         if known is not None and len(key) == 1 and torch.equal(attention.key[head], attention.value[head]):
             worth = abs(float(query[0][query[0] != 0] @ known[query[0] != 0]))  # nan where it is not known
             if worth > 0:
-                moved = np.minimum(moved, moved_by(wobble, beta, length) / worth)
+                moved = np.minimum(moved, moved_by(perturbation, beta, length) / worth)
         total = _plus(total, averaged(attention, head, tokens, length, moved))
     return total
 

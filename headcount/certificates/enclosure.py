@@ -53,12 +53,12 @@ def enclose(built: Built, x: Tensor) -> list[Enclosed]:
     computed = net(x).tolist()
     claimed = built.certificate["rounding"].value
     with ctx.workprec(PRECISION):
-        found = []
+        enclosures = []
         for sequence, y in zip(x.double(), computed, strict=True):
             exact = net_ball(net, sequence)
             gap = abs(arb(y) - target_ball(built.task, sequence.tolist()))
-            found.append(Enclosed(_above(gap), _above(abs(arb(y) - exact)), built.certificate.error, claimed))
-    return found
+            enclosures.append(Enclosed(_above(gap), _above(abs(arb(y) - exact)), built.certificate.error, claimed))
+    return enclosures
 
 
 def net_ball(net: ClassTokenNet, x: Tensor) -> Any:

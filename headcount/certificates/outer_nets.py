@@ -90,8 +90,8 @@ def _cones(outer: LipschitzOuter, axes: list[Tensor], r: float) -> list[tuple[Te
     for i, axis in enumerate(axes):
         starts.append(at)
         for sign in (1.0, -1.0):
-            here = slice(at, at + len(axis))
-            inner[here, i], bias[here] = sign, -sign * axis
+            units = slice(at, at + len(axis))
+            inner[units, i], bias[units] = sign, -sign * axis
             at += len(axis)
     places = list(product(*(range(len(axis)) for axis in axes)))
     points = torch.stack([torch.stack([axes[i][p] for i, p in enumerate(place)]) for place in places])

@@ -25,8 +25,8 @@ class SideBySideShape:
         """The layers of the one network that they make: a shallow part waits for the last layers."""
         depth = max(len(part.layers) for part in self.parts)
         back = range(-depth, 0)  # counted from the last
-        found = [[part.layers[i] for part in self.parts if len(part.layers) >= -i] for i in back]
-        return tuple((sum(h for h, _ in layer), max(n for _, n in layer)) for layer in found)
+        stacked = [[part.layers[i] for part in self.parts if len(part.layers) >= -i] for i in back]
+        return tuple((sum(h for h, _ in layer), max(n for _, n in layer)) for layer in stacked)
 
     @property
     def embed_dim(self) -> int:
@@ -56,9 +56,9 @@ class SideBySide(nn.Module):
     @classmethod
     def of(cls, parts: list[ClassTokenNet], outer: ReluNet) -> SideBySide:
         """These very networks."""
-        made = cls(SideBySideShape(tuple(part.shape for part in parts), outer.sizes))
-        made.parts, made.outer = nn.ModuleList(parts), outer
-        return made.requires_grad_(False)
+        net = cls(SideBySideShape(tuple(part.shape for part in parts), outer.sizes))
+        net.parts, net.outer = nn.ModuleList(parts), outer
+        return net.requires_grad_(False)
 
     @property
     def feedforward_parameters(self) -> int:

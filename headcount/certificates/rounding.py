@@ -40,10 +40,10 @@ class KnownBounds:
 
     def through(self, net: ReluNet) -> KnownBounds:
         """After a ReLU network: relu moves no two numbers apart, so sizes and errors pass it unchanged."""
-        here = self
+        bounds = self
         for weight, bias in net.weights:
-            here = here.mapped(weight.numpy(), bias.numpy())
-        return here
+            bounds = bounds.mapped(weight.numpy(), bias.numpy())
+        return bounds
 
 
 def rounding_error(
@@ -57,15 +57,15 @@ def rounding_error(
     a + (8 + 2 EXP_ULPS) u/beta; what that moves says `moved_by`, and the two sums add g(T) of the values' size.
     """
     tokens = np.append(np.full(net.shape.token_dim, largest_token), float(length))
-    seen = KnownBounds(tokens, np.zeros_like(tokens)).through(net.encoder)
-    seen = KnownBounds(np.minimum(seen.size, encoded), seen.error)
+    states = KnownBounds(tokens, np.zeros_like(tokens)).through(net.encoder)
+    states = KnownBounds(np.minimum(states.size, encoded), states.error)
     (attention,) = net.attention
     assert isinstance(attention, Attention)
     cls = net.cls.detach().numpy()
     state = KnownBounds(np.abs(cls), np.zeros_like(cls))
     averaging = _Averaging(net.shape.betas[0], length, spread, leak)
     for head in range(attention.query.shape[0]):
-        state = _plus(state, _attended(attention, head, cls, seen, averaging))
+        state = _plus(state, _attended(attention, head, cls, states, averaging))
     return float(state.through(net.read_out).error[0])
 
 
@@ -98,13 +98,13 @@ def _attended(
     query, key, value, out = (
         p[head].detach().numpy() for p in (attention.query, attention.key, attention.value, attention.output)
     )
-    asked = query @ cls  # exact up to g(E), which SLACK covers for the integer-like class tokens used here
-    score = encoded.mapped(key).mapped(asked[None, :])
-    wobble = score.error[0] + 8 * U * score.size[0] + (8 + 2 * EXP_ULPS) * U / max(beta, U)
+    query_vector = query @ cls  # exact up to g(E), which SLACK covers for the integer-like class tokens used here
+    score = encoded.mapped(key).mapped(query_vector[None, :])
+    perturbation = score.error[0] + 8 * U * score.size[0] + (8 + 2 * EXP_ULPS) * U / max(beta, U)
     values = encoded.mapped(value)
-    # Where nothing is asked every value may move by beta E|v - E v| <= beta spread per unit of score.
-    scales = np.abs(asked[asked != 0])
-    moved = moved_by(wobble, beta, length, leak) / scales.min() if scales.size else beta * spread * wobble
+    # Where the query is zero every value may move by beta E|v - E v| <= beta spread per unit of score.
+    scales = np.abs(query_vector[query_vector != 0])
+    moved = moved_by(perturbation, beta, length, leak) / scales.min() if scales.size else beta * spread * perturbation
     off = min(moved, spread) + _g(length + 2 * EXP_ULPS) * (values.size + spread)
     return KnownBounds(values.size, values.error + off).mapped(out)
 

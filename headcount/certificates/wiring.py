@@ -82,11 +82,11 @@ class Hidden:
         bias = torch.cat([biases for _, biases, _, _ in self.blocks])
         start = 0
         for reads, biases, weights, writes in self.blocks:
-            mine = slice(start, start + len(biases))
+            units = slice(start, start + len(biases))
             for place, weight in reads.items():
-                inner[mine, place] += weight
+                inner[units, place] += weight
             for place, weight in writes.items():
-                outer[place, mine] += weight * weights
+                outer[place, units] += weight * weights
             start += len(biases)
         return (inner, bias), (outer, self.offset.clone())
 

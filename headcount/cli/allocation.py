@@ -34,18 +34,22 @@ def allocate(
     from headcount.papers.allocation import allocate as solve
     from headcount.papers.allocation import trade_off
 
-    found = solve(numbers_of(weights, "--weights"), token_dim, budget)
-    spent = f"{counted(sum(found.heads), 'head')}, {found.spent:,} of {budget:,} spent"
-    told = [Listing(found.rows, LAG), f"\n{found.bound}", f"{spent}; closed form {found.relaxed.error:.4g}"]
-    told += found.cautions
-    facts = found.to_json()
+    allocation = solve(numbers_of(weights, "--weights"), token_dim, budget)
+    spent = f"{counted(sum(allocation.heads), 'head')}, {allocation.spent:,} of {budget:,} spent"
+    lines = [
+        Listing(allocation.rows, LAG),
+        f"\n{allocation.bound}",
+        f"{spent}; closed form {allocation.relaxed.error:.4g}",
+    ]
+    lines += allocation.cautions
+    facts = allocation.to_json()
     if curve:
         counts = [h for h in COUNTS if h <= budget]
         errors = trade_off(budget, token_dim, counts)
         facts["curve"] = [{"heads": h, "error": e} for h, e in zip(counts, errors, strict=True)]
-        told.append(f"\nOne lag with the whole budget of {budget:,}, head_dim = {budget:,} / heads")
-        told.append(Listing(facts["curve"], ("heads", "error")))
-    return Printout(facts, told, found.claim())
+        lines.append(f"\nOne lag with the whole budget of {budget:,}, head_dim = {budget:,} / heads")
+        lines.append(Listing(facts["curve"], ("heads", "error")))
+    return Printout(facts, lines, allocation.claim())
 
 
 def saturation(
@@ -70,8 +74,8 @@ def saturation(
     from headcount.shrinking.surgery import at_full_rank
 
     with status_line() as tell:
-        found = saturation_report(at_full_rank(load(model)), tokenizer_of(model), text, wanted, samples, tell)
-    shown = Listing(found.longest, HEAD) if heads else Listing(found.layers, LAYER)
-    costs = Listing(found.rank_costs if heads else found.costs_by_layer, COST)
-    told = [shown, SATURATION_NOTE, *([COST_NOTE, costs] if found.rank_costs else [ROTARY_NOTE])]
-    return Printout(found.to_json(), told, found.sentence)
+        report = saturation_report(at_full_rank(load(model)), tokenizer_of(model), text, wanted, samples, tell)
+    shown = Listing(report.longest, HEAD) if heads else Listing(report.layers, LAYER)
+    costs = Listing(report.rank_costs if heads else report.costs_by_layer, COST)
+    lines = [shown, SATURATION_NOTE, *([COST_NOTE, costs] if report.rank_costs else [ROTARY_NOTE])]
+    return Printout(report.to_json(), lines, report.sentence)

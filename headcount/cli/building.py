@@ -56,7 +56,7 @@ def build(options: BuildOptions) -> Printout:
         **({} if not options.certify else {"rechecked": _rechecked(built, options.one_head)}),
     }  # fmt: skip
     files = [] if options.out is None else _written(built, options.out, facts, options.onnx)
-    return Printout(facts, _told(built, facts), claim, files)
+    return Printout(facts, _lines(built, facts), claim, files)
 
 
 def _sizes(built: Built) -> dict[str, Any]:
@@ -88,24 +88,24 @@ def _written(built: Built, out: Path, facts: dict[str, Any], onnx: bool) -> list
     return [*files, built.export(out / "net.onnx")] if onnx else files
 
 
-def _told(built: Built, facts: dict[str, Any]) -> list[str | Listing]:
+def _lines(built: Built, facts: dict[str, Any]) -> list[str | Listing]:
     certificate, layers = built.certificate, facts["network"]["layers"]
-    told: list[str | Listing] = [certificate.headline, certificate.where]
+    lines: list[str | Listing] = [certificate.headline, certificate.where]
     terms = [{"term": t.name, "at most": t.value, "because": t.why} for t in certificate.terms]
-    told += [Listing(terms, ("term", "at most", "because")), f"\nFor {', '.join(certificate.hypotheses)}."]
+    lines += [Listing(terms, ("term", "at most", "because")), f"\nFor {', '.join(certificate.hypotheses)}."]
     for number, layer in enumerate(layers, start=1):
         where = f"Layer {number}: " if len(layers) > 1 else ""
-        told.append(
+        lines.append(
             f"{where}{counted(layer['heads'], 'head')} of dimension {layer['head_dim']}, beta {layer['beta']:.4g}."
         )
     if "check" in facts:
-        told += ["\nTrying to break it:", Listing(facts["check"]["tried"], ("name", "inputs", "gap"))]
+        lines += ["\nTrying to break it:", Listing(facts["check"]["tried"], ("name", "inputs", "gap"))]
     if "rechecked" in facts:
         again = facts["rechecked"]
-        told.append("\nIn ball arithmetic (rounding included):")
-        told.append(Listing(again["terms"], ("term", "claimed", "recomputed", "holds")))
-        told.append(Listing(again["inputs"], ("gap at most", "rounding at most", "holds")))
-    return told
+        lines.append("\nIn ball arithmetic (rounding included):")
+        lines.append(Listing(again["terms"], ("term", "claimed", "recomputed", "holds")))
+        lines.append(Listing(again["inputs"], ("gap at most", "rounding at most", "holds")))
+    return lines
 
 
 def _size(built: Built) -> str:

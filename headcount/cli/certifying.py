@@ -71,12 +71,12 @@ def certify(options: CertifyOptions) -> Printout:
         study, net, target = None, *_of_file(options.subject, options.task, options.length, options.fields)
     worst = prove(net, target, domain=_domain(target, ends), leaves=LEAVES if options.balls else 0, **search)
     record = worst.record(target, net)
-    facts, told = _looked(worst, net, target, balls=options.balls, above=options.above)
+    facts, lines = _looked(worst, net, target, balls=options.balls, above=options.above)
     files = [] if options.out is None else _files(options.out, study, record, f"headcount certify {options.subject}")
     files += [] if options.out is None or not options.vnnlib else _problems(options.out, net, target, worst)
     networks = [] if study is None else [{name: row.get(name) for name in NETWORK} for row in study]
     facts = ({"networks": networks} if networks else {}) | record.to_json() | facts
-    return Printout(facts, [*_networks(networks), *_told(record), *told], record.sentence, files)
+    return Printout(facts, [*_networks(networks), *_lines(record), *lines], record.sentence, files)
 
 
 def _of_file(file: Path, name: str, length: int | None, fields: list[str] | None) -> tuple[TargetUnits, Task]:
@@ -94,8 +94,8 @@ def _of_run(folder: Path, spec: str | None, ends: tuple[float, float] | None, se
     from headcount.cli.opening import one_spec
     from headcount.training.kept_networks import kept_study
 
-    kept = kept_study(folder, one_spec(folder, spec))
-    return certified_study(kept.study, certify_all(kept.networks, box=ends, **search)), *kept.best
+    stored = kept_study(folder, one_spec(folder, spec))
+    return certified_study(stored.study, certify_all(stored.networks, box=ends, **search)), *stored.best
 
 
 def _domain(task: Task, ends: tuple[float, float] | None) -> Any:
@@ -121,18 +121,18 @@ def _looked(
 ) -> tuple[dict[str, object], list[str]]:
     """The recheck and the share above an error, where they are wanted: for programs, and for people."""
     facts: dict[str, object] = {}
-    told: list[str] = []
+    lines: list[str] = []
     if balls:
         from headcount.certificates.worst_case.leaf_recheck import recheck_leaves
 
         again = recheck_leaves(worst, net, task)
         facts["balls"] = again.to_json()
-        told.append(again.sentence)
+        lines.append(again.sentence)
     if above is not None:
         mass = worst.mass(above)
         facts["share"] = mass.to_json()
-        told.append(str(mass))
-    return facts, told
+        lines.append(str(mass))
+    return facts, lines
 
 
 def _files(out: Path, study: Study | None, record: WorstRecord, command: str) -> list[Path]:
@@ -157,7 +157,7 @@ def _networks(rows: Sequence[Mapping[str, object]]) -> list[str | Listing]:
     return [Listing(rows, NETWORK), f"\n{counted(len(rows), 'network')}; the one of smallest NMSE:"]
 
 
-def _told(record: WorstRecord) -> list[str | Listing]:
+def _lines(record: WorstRecord) -> list[str | Listing]:
     at = f"{record.task} by {record.layers} at length {record.length}, on [{record.low:g}, {record.high:g}]"
     where = "; ".join(", ".join(f"{v:.3g}" for v in token) for token in record.where)
     return [

@@ -59,7 +59,7 @@ def collide(options: CollideOptions) -> Printout:
     eps = collision.target_gap / 4 if eps is None else eps
     files = [] if options.out is None else [_drawn(collision, target, radius, options.out)]
     facts = {**collision.as_row(eps), "first": collision.first.tolist(), "second": collision.second.tolist()}
-    return Printout(facts, _told(collision, eps), collision.claim(eps), files)
+    return Printout(facts, _lines(collision, eps), collision.claim(eps), files)
 
 
 def _built(net: Path) -> tuple[Task, Any, float, float | None]:
@@ -85,7 +85,7 @@ def _drawn(collision: Collision, target: Task, radius: float | None, out: Path) 
     return out_file(out, "collision.svg", draw(collision, target, radius=radius).standalone())
 
 
-def _told(c: Collision, eps: float) -> list[str | Listing]:
+def _lines(c: Collision, eps: float) -> list[str | Listing]:
     differ = [t for t in range(len(c.first)) if not bool((c.first[t] == c.second[t]).all())]
     rows = [{"position": t + 1, "first": _token(c.first[t]), "second": _token(c.second[t])} for t in differ]
     sizes = (

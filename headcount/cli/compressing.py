@@ -73,16 +73,16 @@ def compress(options: CompressOptions) -> Printout:
         raise ValueError(NO_TEXT)
     if (options.padded or options.onnx) and options.out is None:
         raise ValueError("--padded and --onnx write files: give --out DIR")
-    most, counts = _share(options.loss), _two(options.tokens)
+    most, counts = _fraction(options.loss), _two(options.tokens)
     folder_of(options.model)  # what cannot be found is said before anything large is loaded
     kinds = ("query-key", "value-output") if options.parts == "both" else (options.parts,)
     with status_line() as tell:
         if options.text is not None and (options.bench or options.curve):
-            judged = JudgedText(options.model, options.text, options.test, options.length, counts)
-            return _benched(judged, options, tell) if options.bench else _curve(judged, kinds, options, tell)
+            text = JudgedText(options.model, options.text, options.test, options.length, counts)
+            return _benched(text, options, tell) if options.bench else _curve(text, kinds, options, tell)
         from headcount.shrinking import compress as shrink
 
-        made = shrink(
+        compressed = shrink(
             options.model,
             options.keep,
             loss=most,
@@ -94,7 +94,7 @@ def compress(options: CompressOptions) -> Printout:
             rankings=options.rank or (),
             **{name: getattr(options, name) for name in ALIKE},
         )
-    return Printout(made.as_row(), _told(made), made.sentence, made.written)
+    return Printout(compressed.as_row(), _lines(compressed), compressed.sentence, compressed.written)
 
 
 class JudgedText(NamedTuple):
@@ -107,52 +107,52 @@ class JudgedText(NamedTuple):
     tokens: tuple[int, int]
 
 
-def _curve(judged: JudgedText, kinds: tuple[str, ...], options: CompressOptions, tell: Any) -> Printout:
+def _curve(text_options: JudgedText, kinds: tuple[str, ...], options: CompressOptions, tell: Any) -> Printout:
     """Every budget from one calibration."""
     from headcount.nets.pretrained.folders import tokenizer_of
     from headcount.shrinking import calibrated, split_text
     from headcount.shrinking.keep_curve import keep_curve
 
-    model, text, test, length, tokens = judged
+    model, text, test, length, tokens = text_options
     split = split_text(text, tokenizer_of(model), length, _windows(length, tokens), test)
-    found = keep_curve(calibrated(model, split, parts=kinds, say=tell), options.cast, tell)
-    first = f"{found.model}: from one calibration on {found.tokens:,} tokens"
-    told = [first, Listing(map(_three_places, found.rows), BUDGET)]
-    return Printout(found.to_json(), told, found.sentence, [] if options.out is None else found.files(options.out))
+    curve = keep_curve(calibrated(model, split, parts=kinds, say=tell), options.cast, tell)
+    first = f"{curve.model}: from one calibration on {curve.tokens:,} tokens"
+    lines = [first, Listing(map(_three_places, curve.rows), BUDGET)]
+    return Printout(curve.to_json(), lines, curve.sentence, [] if options.out is None else curve.files(options.out))
 
 
-def _benched(judged: JudgedText, options: CompressOptions, tell: Callable[[str], None]) -> Printout:
+def _benched(text_options: JudgedText, options: CompressOptions, tell: Callable[[str], None]) -> Printout:
     """All methods on the same windows."""
     from headcount.nets.pretrained.folders import tokenizer_of
     from headcount.shrinking import benched, calibrated
     from headcount.shrinking.bench_table import bench_lines, bench_verdict
     from headcount.shrinking.loss_bench import bench_splits
 
-    model, text, test, length, tokens = judged
+    model, text, test, length, tokens = text_options
     splits = bench_splits(text, tokenizer_of(model), length, tokens, test, quick=options.quick)
     path = None if options.out is None else options.out / "bench.json"
-    found = benched(lambda split: calibrated(model, split, keep=0.75, say=tell), splits, out=path, say=tell)
-    rivals = f"{found['setup']['model']}: rivals are their scores in our pipeline, not their pipelines"
-    told = [rivals, Listing(bench_lines(found["rows"]), METHOD)]
-    return Printout(found, told, bench_verdict(found["rows"]), [] if path is None else [path])
+    bench = benched(lambda split: calibrated(model, split, keep=0.75, say=tell), splits, out=path, say=tell)
+    rivals = f"{bench['setup']['model']}: rivals are their scores in our pipeline, not their pipelines"
+    lines = [rivals, Listing(bench_lines(bench["rows"]), METHOD)]
+    return Printout(bench, lines, bench_verdict(bench["rows"]), [] if path is None else [path])
 
 
-def _told(made: Compressed | CutModel) -> list[str | Listing]:
+def _lines(compressed: Compressed | CutModel) -> list[str | Listing]:
     from headcount.shrinking import Compressed
     from headcount.shrinking.report_rows import kept_by_part
 
-    told: list[str | Listing] = [made.headline, "\nBefore and after"]
-    told.append(Listing(made.rows(), ("", "original", "compact", "ratio")))
-    if beside := made.beside if isinstance(made, Compressed) else ():
-        told += ["\nBeside a cast and 8 bits, alone and combined", Listing(beside, tuple(beside[0]))]
-    rows = made.plan.rows()
+    lines: list[str | Listing] = [compressed.headline, "\nBefore and after"]
+    lines.append(Listing(compressed.rows(), ("", "original", "compact", "ratio")))
+    if beside := compressed.beside if isinstance(compressed, Compressed) else ():
+        lines += ["\nBeside a cast and 8 bits, alone and combined", Listing(beside, tuple(beside[0]))]
+    rows = compressed.plan.rows()
     if len(rows) > TABLED:
-        told += ["\nWhat is kept (--json has every head)", *kept_by_part(rows)]
+        lines += ["\nWhat is kept (--json has every head)", *kept_by_part(rows)]
     else:
         ranks = [{**row, "ranks": " ".join(map(str, row["ranks"]))} for row in rows]
-        told += ["\nRanks kept, head by head", Listing(ranks, ("layer", "part", "sum", "of", "ranks"))]
-    refused = made.plan.survey.refused if isinstance(made, Compressed) else ()
-    return told + [f"layer {layer}: {part} left as it is: {why}" for layer, part, why in refused]
+        lines += ["\nRanks kept, head by head", Listing(ranks, ("layer", "part", "sum", "of", "ranks"))]
+    refused = compressed.plan.survey.refused if isinstance(compressed, Compressed) else ()
+    return lines + [f"layer {layer}: {part} left as it is: {why}" for layer, part, why in refused]
 
 
 def _windows(length: int, tokens: tuple[int, int]) -> tuple[int, int, int]:
@@ -160,7 +160,7 @@ def _windows(length: int, tokens: tuple[int, int]) -> tuple[int, int, int]:
     return max(1, tokens[0] // length), 4, max(2, tokens[1] // length)
 
 
-def _share(words: str) -> float | None:
+def _fraction(words: str) -> float | None:
     """A share from words such as 3% or 0.03; none from nothing."""
     if not words:
         return None

@@ -24,17 +24,17 @@ def demo(
     from headcount.results.overview import cell_rows
     from headcount.training.progress import bar
 
-    kept = out / "study"
+    folder = out / "study"
     say("y = max_t <a1, x_t> + max_t <a2, x_t> + max_t <a3, x_t>: three retrievals.")
     say("Theory: one attention layer needs three heads. Training networks with 1 to 5 heads:")
     try:
-        look = first_look(kept, device=device, on_progress=bar)
+        look = first_look(folder, device=device, on_progress=bar)
     except KeyboardInterrupt:
-        raise Interrupted(f"Finished networks are kept in {kept}; run the same command to go on.") from None
+        raise Interrupted(f"Finished networks are kept in {folder}; run the same command to go on.") from None
     files = [out_file(out, name, text) for name, text in look.files.items()]
     facts = {"knee": look.knee.as_row(), "rows": list(look.study.rows)}
-    told = [
+    lines = [
         Listing(cell_rows(look.study), ("length", "layers", "networks", "best", "median")),
-        f"Next: `headcount report {kept}`, `headcount fit {kept}`, or `headcount measure` on data of your own.",
+        f"Next: `headcount report {folder}`, `headcount fit {folder}`, or `headcount measure` on data of your own.",
     ]
-    return Printout(facts, told, look.knee.sentence, files)
+    return Printout(facts, lines, look.knee.sentence, files)

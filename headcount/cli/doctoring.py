@@ -45,9 +45,9 @@ def doctor(
     findings = [_python(), *_torch(), _compiler(), _cache(), *_extras(), _stores(runs)]
     rows = [finding._asdict() for finding in findings]
     lacking = [finding for finding in findings if finding.mend]
-    told = [Listing(rows, ("part", "found")), *(f"{each.part}: {each.mend}" for each in lacking)]
+    lines = [Listing(rows, ("part", "found")), *(f"{each.part}: {each.mend}" for each in lacking)]
     so = f"{counted(len(lacking), 'part')} could be added or mended" if lacking else "everything that is used is there"
-    return Printout(rows, told, so)
+    return Printout(rows, lines, so)
 
 
 def _python() -> Finding:

@@ -100,8 +100,8 @@ def _stand_somewhere() -> None:
     try:
         Path.cwd()
     except OSError as problem:
-        said = (problem.strerror or str(problem)).lower()
-        raise RefusalError(f"the folder you are in is gone or closed to you ({said}); change to another") from None
+        reason = (problem.strerror or str(problem)).lower()
+        raise RefusalError(f"the folder you are in is gone or closed to you ({reason}); change to another") from None
 
 
 def _code(arguments: Sequence[str] | None) -> int:
@@ -151,12 +151,12 @@ def _unforeseen(problem: Exception) -> int:
     """A bug, ours or of a task of the user's own: one line that says where, and the whole traceback in a file."""
     at = traceback.extract_tb(problem.__traceback__)[-1]
     what = f"{type(problem).__name__}: {clipped(problem)}".rstrip(": ")
-    where = _kept("".join(traceback.format_exception(problem)))
+    where = _traceback_place("".join(traceback.format_exception(problem)))
     _refuse(f"not foreseen: {what} ({Path(at.filename).name}, line {at.lineno}); {where}")
     return UNFORESEEN
 
 
-def _kept(report: str) -> str:
+def _traceback_place(report: str) -> str:
     """Where the traceback is kept, in words."""
     try:
         with tempfile.NamedTemporaryFile(

@@ -94,11 +94,13 @@ def _of_memory(problem: BaseException) -> str:
     >>> _of_memory(RuntimeError("you tried to allocate 34359738368 bytes")).partition("; ")[0]
     'there is not enough memory: 32.0 GB were asked for at once'
     """
-    found = next((match[1] for pattern in ASKED if (match := pattern.search(str(problem)))), None)
-    asked = spoken_bytes(int(found)) if found is not None and found.isdigit() else found
+    size = next((match[1] for pattern in ASKED if (match := pattern.search(str(problem)))), None)
+    requested = spoken_bytes(int(size)) if size is not None and size.isdigit() else size
     there, who = memory_limit()
-    words = f"there is not enough memory: {asked} were asked for at once" if asked else "there is not enough memory"
-    more = "" if asked else f" ({clipped(problem)[:200]})" if str(problem) else ""
+    words = (
+        f"there is not enough memory: {requested} were asked for at once" if requested else "there is not enough memory"
+    )
+    more = "" if requested else f" ({clipped(problem)[:200]})" if str(problem) else ""
     return f"{words}; {spoken_bytes(there)} is {who}; ask for less at once{more}"
 
 

@@ -104,12 +104,14 @@ def _refuse_beside(law: str | None, predicted: float | None) -> None:
 def _learning_rate(study: Study, confidence: float, out: Path | None, command: str) -> Printout:
     from headcount.papers.lr_law.rate_page import fitted, rate_page
 
-    found = fitted(study, confidence=confidence)
+    findings = fitted(study, confidence=confidence)
     page = rate_page(study, confidence=confidence, command=command) if out is not None else ""
     files = [] if out is None else [out_file(out, "learning_rate.html", page)]
-    cells = Listing(found.cell_rows, ("parameters", "steps", "best lr", "interval", "NMSE", "R2", "seeds", "diverged"))
-    laws = Listing(found.law_rows, ("road", "exponent in", "measured", "interval", "published", "verdict", "R2"))
-    return Printout(found.as_row(), [cells, "", laws, ""], found.sentence, files)
+    cells = Listing(
+        findings.cell_rows, ("parameters", "steps", "best lr", "interval", "NMSE", "R2", "seeds", "diverged")
+    )
+    laws = Listing(findings.law_rows, ("road", "exponent in", "measured", "interval", "published", "verdict", "R2"))
+    return Printout(findings.as_row(), [cells, "", laws, ""], findings.sentence, files)
 
 
 def _knees(study: Study, predicted: float | None, confidence: float) -> list[dict[str, Any]]:
@@ -118,39 +120,39 @@ def _knees(study: Study, predicted: float | None, confidence: float) -> list[dic
     if predicted is not None and predicted != int(predicted):
         raise ValueError(f"--predicted counts heads, so it must be whole, got {predicted:g}")
     count = None if predicted is None else int(predicted)
-    found = []
+    designs = []
     for design, part in variants(study).items():
         pooled = knee(part, predicted=count, confidence=confidence)
         each = knees(part, predicted=count, confidence=confidence)
         sizes = {"design": design, "rows": len(part), "unfinished": max(0, study.spec.get("asked", 0) - len(study))}
-        found.append({**sizes, **_row(pooled), "by_length": [_row(k) for k in each.values()]})
-    return found
+        designs.append({**sizes, **_row(pooled), "by_length": [_row(k) for k in each.values()]})
+    return designs
 
 
 def _row(knee: Knee) -> dict[str, Any]:
     return {**knee.as_row(), "interval": knee.interval, "sentence": knee.sentence}
 
 
-def _knees_printed(found: list[dict[str, Any]]) -> Printout:
-    told: list[str | Listing] = []
-    for part in found:
+def _knees_printed(designs: list[dict[str, Any]]) -> Printout:
+    lines: list[str | Listing] = []
+    for part in designs:
         rows = [_line(row, ", ".join(map(str, row["lengths"]))) for row in part["by_length"]]
         rows += [_line(part, "all")] if len(rows) > 1 else []
         verdict = ("verdict",) if part["predicted"] is not None else ()
         columns = ("length", "heads", "interval", "best NMSE", "seeds", "diverged", *verdict)
-        told += [Listing(rows, columns, part["design"] or None), ""]
-        told += [_capital(part["sentence"])] if len(found) > 1 else []
-    if left := found[0]["unfinished"]:
-        told.append(f"{left} of the networks of the spec are not trained yet; they may move this.")
-    return Printout(found, told, found[0]["sentence"] if len(found) == 1 else _of_designs(found))
+        lines += [Listing(rows, columns, part["design"] or None), ""]
+        lines += [_capital(part["sentence"])] if len(designs) > 1 else []
+    if left := designs[0]["unfinished"]:
+        lines.append(f"{left} of the networks of the spec are not trained yet; they may move this.")
+    return Printout(designs, lines, designs[0]["sentence"] if len(designs) == 1 else _of_designs(designs))
 
 
-def _of_designs(found: list[dict[str, Any]]) -> str:
+def _of_designs(designs: list[dict[str, Any]]) -> str:
     """Several designs in one sentence."""
-    met = sum(part["verdict"] == "consistent" for part in found)
-    if found[0]["predicted"] is None:
-        return f"{len(found)} designs were fitted, each by itself; nothing was predicted of them"
-    return f"{met} of {len(found)} designs agree with the prediction of {found[0]['predicted']} heads"
+    met = sum(part["verdict"] == "consistent" for part in designs)
+    if designs[0]["predicted"] is None:
+        return f"{len(designs)} designs were fitted, each by itself; nothing was predicted of them"
+    return f"{met} of {len(designs)} designs agree with the prediction of {designs[0]['predicted']} heads"
 
 
 def _line(row: dict[str, Any], length: str) -> dict[str, Any]:
@@ -173,7 +175,7 @@ def _laws(study: Study, column: str, predicted: float | None, confidence: float)
     return [{"design": design, **law.as_row(), "law": str(law)} for design, law in laws.items()]
 
 
-def _laws_printed(found: list[dict[str, Any]]) -> Printout:
+def _laws_printed(fitted: list[dict[str, Any]]) -> Printout:
     rows = [
         {
             "design": row["design"] or "all rows",
@@ -183,14 +185,14 @@ def _laws_printed(found: list[dict[str, Any]]) -> Printout:
             "gap": f"{row['gap']:.2f}",
             "verdict": row["verdict"],
         }
-        for row in found
+        for row in fitted
     ]
-    verdict = ("verdict",) if found[0]["predicted"] is not None else ()
-    one, column = found[0], found[0]["column"]
+    verdict = ("verdict",) if fitted[0]["predicted"] is not None else ()
+    one, column = fitted[0], fitted[0]["column"]
     note = f"\nNMSE = floor + scale * {column}^-exponent; gap in decades; {percent(one['confidence'])} intervals."
     law = _law(column, one["exponent"], one["exponent_low"], one["exponent_high"], one["confidence"])
-    so = law if len(found) == 1 else f"{law} for {one['design']}, the first of {len(found)} designs"
-    return Printout(found, [Listing(rows, ("design", "exponent", "interval", "floor", "gap", *verdict)), note], so)
+    so = law if len(fitted) == 1 else f"{law} for {one['design']}, the first of {len(fitted)} designs"
+    return Printout(fitted, [Listing(rows, ("design", "exponent", "interval", "floor", "gap", *verdict)), note], so)
 
 
 def _law(column: str, exponent: float, low: float, high: float, level: float) -> str:

@@ -50,15 +50,15 @@ def predict(options: PredictOptions) -> Printout:
     """
     from headcount.nets import Architecture
     from headcount.papers.infoflow import draw
-    from headcount.papers.infoflow import predict as ask
+    from headcount.papers.infoflow import predict as infoflow_predict
 
     kind = {name: getattr(options, name) for name in ("positions", "embed_dim", "class_token", "embedding")}
     arch, described = Architecture.parse(options.layers, **kind), (options.task, options.length, options.fields or [])
-    prediction, title = ask(task_described(*described), arch), _title(options.task)
+    prediction, title = infoflow_predict(task_described(*described), arch), _title(options.task)
     row = prediction.as_row()
     files = _written(options.out, "prediction.json", row, draw(prediction, title)) if options.out else ()
-    told = _prediction_told(title, prediction, _assumed(*described))
-    return Printout(row, told, prediction.claim(f"{title} by {arch.name}"), files)
+    lines = _prediction_lines(title, prediction, _assumed(*described))
+    return Printout(row, lines, prediction.claim(f"{title} by {arch.name}"), files)
 
 
 def advise(
@@ -74,14 +74,14 @@ def advise(
 
     And say which cannot compute it, and why.
     """
-    from headcount.papers.infoflow import advise as ask
+    from headcount.papers.infoflow import advise as infoflow_advise
     from headcount.papers.infoflow import draw
 
     target, title = task_described(task, length, fields or []), _title(task)
-    advice = ask(target, eps, max_layers=max_layers, max_heads=max_heads)
+    advice = infoflow_advise(target, eps, max_layers=max_layers, max_heads=max_heads)
     files = _written(out, "advice.json", advice.as_row(), draw(advice.best.prediction, title)) if out else ()
-    told = _advice_told(title, advice, _assumed(task, length, fields or []))
-    return Printout(advice.as_row(), told, advice.claim(title), files)
+    lines = _advice_lines(title, advice, _assumed(task, length, fields or []))
+    return Printout(advice.as_row(), lines, advice.claim(title), files)
 
 
 def task_described(task: str, length: int, fields: list[str]) -> Task | Structure:
@@ -103,8 +103,8 @@ def _assumed(task: str, length: int, fields: list[str]) -> str:
 
     if task not in {cls.__name__ for cls in SHIPPED}:
         return ""
-    given = fields_of(fields)
-    taken = [f"{name}={_plain(value)}" for name, value in typical(task, given).items() if name not in given]
+    stated = fields_of(fields)
+    taken = [f"{name}={_plain(value)}" for name, value in typical(task, stated).items() if name not in stated]
     return f"Taken: {', '.join([f'length={length}', *taken])}; --with NAME=VALUE takes others." if taken else ""
 
 
@@ -120,21 +120,21 @@ def _title(task: str) -> str:
     return Path(task).stem if task.endswith(".toml") else task
 
 
-def _prediction_told(title: str, p: Prediction, assumed: str) -> list[str | Listing]:
+def _prediction_lines(title: str, p: Prediction, assumed: str) -> list[str | Listing]:
     arch = p.arch
     places = f"{arch.positions} position features" if arch.positions else "no positions"
     places += ", class token in the last layer only" if arch.class_token == "last" else ""
     places += ", tokens enter by one matrix" if arch.embedding == "linear" else ""
     about = "" if p.warrant == "proved" else "about "
     cost = f"parameters {about}{p.cost}" if p.feasible else p.cost
-    told = [f"{title} by {arch.name} ({places}): {p.verdict.upper()}, {cost}"]
-    told += [assumed] if assumed else []
-    told.append(_labelled("Basis", f"{p.basis.kind}: {BASES[p.basis.kind if p.feasible else 'impossible']}"))
-    told.append(_labelled("Limit", p.limiting))
-    told += [_labelled("Would do", "; or ".join(map(str, p.fixes)))] if p.fixes else []
-    told += [_labelled("At least", str(p.lower))] if p.lower is not None else []
-    told += [_labelled("Outside", str(p.outside))] if p.outside is not None else []
-    return [*told, *_cautions(p), *_plan(p), "\nHow we know", *_statements(p), ""]
+    lines = [f"{title} by {arch.name} ({places}): {p.verdict.upper()}, {cost}"]
+    lines += [assumed] if assumed else []
+    lines.append(_labelled("Basis", f"{p.basis.kind}: {BASES[p.basis.kind if p.feasible else 'impossible']}"))
+    lines.append(_labelled("Limit", p.limiting))
+    lines += [_labelled("Would do", "; or ".join(map(str, p.fixes)))] if p.fixes else []
+    lines += [_labelled("At least", str(p.lower))] if p.lower is not None else []
+    lines += [_labelled("Outside", str(p.outside))] if p.outside is not None else []
+    return [*lines, *_cautions(p), *_plan(p), "\nHow we know", *_statements(p), ""]
 
 
 def _plan(p: Prediction) -> Iterable[str]:
@@ -164,19 +164,19 @@ def _labelled(label: str, words: str, indent: int = 11) -> str:
     return textwrap.fill(words, 80, initial_indent=f"{label:<{indent}}", subsequent_indent=" " * indent)
 
 
-def _advice_told(title: str, advice: Advice, assumed: str) -> list[str | Listing]:
+def _advice_lines(title: str, advice: Advice, assumed: str) -> list[str | Listing]:
     best = advice.best
-    told: list[str | Listing] = [
+    lines: list[str | Listing] = [
         f"{title}, error {advice.eps:g}: best {best.architecture.name} ({best.prediction.verdict})"
     ]
-    told += [assumed] if assumed else []
+    lines += [assumed] if assumed else []
     for step in best.prediction.plan:
-        told.append(_labelled(f"  layer {step.layer}", f"{step.who} at {step.place}: {step.attends} ({step.mode})"))
+        lines.append(_labelled(f"  layer {step.layer}", f"{step.who} at {step.place}: {step.attends} ({step.mode})"))
     columns = ("layers", "E", "pos", "parameters", "exponent", "basis", "reason")
-    told += [*_cautions(best.prediction), "", Listing(_ranked(advice), columns)]
-    told += [f"\nLeast heads per layer that are cheap, of dimension {advice.head_dim}", *_frontier(advice), ""]
-    told += _next(advice)
-    return told if best.prediction.cheap else [*told, f"Nothing tried is cheap for {title}."]
+    lines += [*_cautions(best.prediction), "", Listing(_ranked(advice), columns)]
+    lines += [f"\nLeast heads per layer that are cheap, of dimension {advice.head_dim}", *_frontier(advice), ""]
+    lines += _next(advice)
+    return lines if best.prediction.cheap else [*lines, f"Nothing tried is cheap for {title}."]
 
 
 def _ranked(advice: Advice) -> list[dict[str, object]]:
@@ -202,7 +202,7 @@ def _frontier(advice: Advice) -> Iterable[str]:
 
 def _next(advice: Advice) -> Iterable[str]:
     """What can be had with a certificate, and how."""
-    for made in advice.buildable[:1]:
-        arch = made.architecture
+    for candidate in advice.buildable[:1]:
+        arch = candidate.architecture
         fields = f"{arch.layers}, positions={arch.positions}, embed_dim={arch.embed_dim}"
         yield f"With a certificate: build(task, {advice.eps:g}, arch=Architecture({fields}))"

@@ -38,13 +38,13 @@ def interpolate(
     if net is None:
         start = time.perf_counter()
         built = construct(rows, outputs, seed)
-        found = InterpolationReport.of(built, seconds=round(time.perf_counter() - start, 3))
+        report = InterpolationReport.of(built, seconds=round(time.perf_counter() - start, 3))
     else:
         built, promised = read_network(net, rows, outputs)
-        found = InterpolationReport.of(built, promised_for=promised)
-    facts = found.facts
-    told = [Listing(found.rows, COUNTS), "", Listing(found.terms, ("term", "at most", "because"))]
+        report = InterpolationReport.of(built, promised_for=promised)
+    facts = report.facts
+    lines = [Listing(report.rows, COUNTS), "", Listing(report.terms, ("term", "at most", "because"))]
     if facts["promised_for"] < facts["sequences"]:
         few = f"{facts['promised_for']} of these {facts['sequences']} sequences"
-        told.append(f"The file promises {few}, the others are tried.")
-    return Printout(facts, told, found.sentence, [] if out is None else found.files(out, onnx=onnx))
+        lines.append(f"The file promises {few}, the others are tried.")
+    return Printout(facts, lines, report.sentence, [] if out is None else report.files(out, onnx=onnx))

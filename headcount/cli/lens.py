@@ -55,20 +55,20 @@ def lens(options: LensOptions) -> Printout:
     if options.own_run is not None:
         view, words = _own(options.own_run, options.length, options.seed, **limits), f"--own-run {options.own_run}"
     else:
-        asked = {name: getattr(options, name) for name in ("token", "against", "coordinate", "every")}
-        view = _text(options.model, options.text, **asked, **limits)
-        words = _words(options.model, {"text": options.text, **asked})
+        query = {name: getattr(options, name) for name in ("token", "against", "coordinate", "every")}
+        view = _text(options.model, options.text, **query, **limits)
+        words = _words(options.model, {"text": options.text, **query})
     files = [] if options.out is None else view.files(options.out, f"headcount lens {words}")
     *tokens, constant = view.rows
     table = Listing([*tokens[:SHOWN], constant], tuple(tokens[0]))
-    told = [f"{view.model}: {view.read} = {view.value:.4g}", table, view.exactness]
-    return Printout(view.as_dict(), told, view.sentence, files)
+    lines = [f"{view.model}: {view.read} = {view.value:.4g}", table, view.exactness]
+    return Printout(view.as_dict(), lines, view.sentence, files)
 
 
 def _words(model: str, options: dict[str, object]) -> str:
     """The command's own words, for the page."""
-    given = {name: value for name, value in options.items() if value not in ("", None, False)}
-    return " ".join([model, *(f"--{n}" if v is True else f"--{n} {shlex.quote(str(v))}" for n, v in given.items())])
+    chosen = {name: value for name, value in options.items() if value not in ("", None, False)}
+    return " ".join([model, *(f"--{n}" if v is True else f"--{n} {shlex.quote(str(v))}" for n, v in chosen.items())])
 
 
 def _text(model: str, text: str, **options: Any) -> LensView:

@@ -54,15 +54,17 @@ def margin(options: MarginOptions) -> Printout:
     else:
         instance, choices = _of_head(options.model, options.layer, options.head, options.text or [])
         words = head_words(options.model, options.layer, options.head, options.text or [])
-    found = answer_selection(instance, options.norm, both=options.out is not None)
-    if isinstance(found, NoSelection):
-        more = len(found.rows) - SHOWN
-        shown = Listing(found.rows[:SHOWN], ("weight", "sequence", "chosen", "token"))
-        told = [f"{found.reason}\n", shown, *([f"and {more} more"] if more > 0 else [])]
-        return Printout(found.to_json(), told, found.sentence, code=1)
+    selection = answer_selection(instance, options.norm, both=options.out is not None)
+    if isinstance(selection, NoSelection):
+        more = len(selection.rows) - SHOWN
+        shown = Listing(selection.rows[:SHOWN], ("weight", "sequence", "chosen", "token"))
+        lines = [f"{selection.reason}\n", shown, *([f"and {more} more"] if more > 0 else [])]
+        return Printout(selection.to_json(), lines, selection.sentence, code=1)
     command = f"headcount theory margin {words} --out DIR"
-    files = [] if options.out is None else found.files(options.out, command, steps=options.steps, choices=choices)
-    return Printout(found.to_json(), [*_looked(choices), Listing(found.rows, SOLUTION)], found.sentence, files)
+    files = [] if options.out is None else selection.files(options.out, command, steps=options.steps, choices=choices)
+    return Printout(
+        selection.to_json(), [*_looked(choices), Listing(selection.rows, SOLUTION)], selection.sentence, files
+    )
 
 
 def _of_head(model: str, layer: int, head: int, texts: list[str]) -> tuple[SelectionFile, list[ChoiceRow]]:

@@ -107,9 +107,9 @@ def measure(options: MeasureOptions) -> Printout:
     plan = StudyPlan(_counts(options.heads), **{name: getattr(options, name) for name in PLANNED})
     reading = Reading(**{name: getattr(options, name) for name in READ})
     folder = options.out or Path("out") / f"measure-{_name(options.data)}"
-    kept = f"Finished contestants are kept in {folder}; run the same command to go on."
+    resume_hint = f"Finished contestants are kept in {folder}; run the same command to go on."
     try:
-        found = measure(
+        measurement = measure(
             options.data,
             reading=reading,
             model=options.model,
@@ -123,10 +123,10 @@ def measure(options: MeasureOptions) -> Printout:
             began=began,
         )
     except KeyboardInterrupt:
-        raise Interrupted(kept) from None
-    paths = {name: str(out_file(folder, name, content)) for name, content in found.files.items()}
-    facts = {**found.as_row(), "rows": list(found.study.rows)}
-    return Printout(facts, _told(found), found.advice, paths.values())
+        raise Interrupted(resume_hint) from None
+    paths = {name: str(out_file(folder, name, content)) for name, content in measurement.files.items()}
+    facts = {**measurement.as_row(), "rows": list(measurement.study.rows)}
+    return Printout(facts, _lines(measurement), measurement.advice, paths.values())
 
 
 def apply(
@@ -147,39 +147,43 @@ def apply(
     return Printout({"predictions": rows}, [], f"{len(rows)} predictions are in {out}", [out])
 
 
-def _told(found: Measurement) -> list[str | Listing]:
+def _lines(measurement: Measurement) -> list[str | Listing]:
     rows = [
         {
             "contestant": row.name,
-            found.words: f"{row.error:.3g}",
+            measurement.words: f"{row.error:.3g}",
             "splits": f"{row.least:.2g} to {row.most:.2g}",
             "wrong": None if row.error_rate is None else f"{row.error_rate:.1%}",
             "balanced": None if row.balanced_error is None else f"{row.balanced_error:.1%}",
             "weights": row.parameters or "-",
             "": "<" if row.chosen else "",
         }
-        for row in found.by_contestant()
+        for row in measurement.by_contestant()
     ]
     wrong = ("wrong", "balanced") if rows and rows[0]["wrong"] is not None else ()
-    columns = ("contestant", found.words, "splits", *wrong, "weights", "")
-    again = _again(found)
+    columns = ("contestant", measurement.words, "splits", *wrong, "weights", "")
+    again = _again(measurement)
     return [
         *(["", Listing(rows, columns), ""] if rows else []),
-        *(f"Note: {warning}." for warning in found.warnings),
-        *(f"{one.sentence}." for one in found.answer.compared),
+        *(f"Note: {warning}." for warning in measurement.warnings),
+        *(f"{one.sentence}." for one in measurement.answer.compared),
         *([f"To settle it: {again}"] if again else []),
     ]
 
 
-def _again(found: Measurement) -> str:
+def _again(measurement: Measurement) -> str:
     """The command that would settle it: the same with four times the time, or with what is missing."""
-    missing, ask, given = found.answer.missing, dict(found.answer.ask or {}), found.study.spec.get("budget")
+    missing, arguments, budget = (
+        measurement.answer.missing,
+        dict(measurement.answer.ask or {}),
+        measurement.study.spec.get("budget"),
+    )
     if not missing:
         return ""
-    if not ask:
+    if not arguments:
         return f"more {missing}"
-    ask = ask if given is None or missing == "heads" else {"budget": f"{4 * given:g}s"}
-    return " ".join([_command(tuple(f"--{name}" for name in ask)), *(f"--{n} {v}" for n, v in ask.items())])
+    arguments = arguments if budget is None or missing == "heads" else {"budget": f"{4 * budget:g}s"}
+    return " ".join([_command(tuple(f"--{name}" for name in arguments)), *(f"--{n} {v}" for n, v in arguments.items())])
 
 
 def _counts(text: str) -> tuple[int, ...]:

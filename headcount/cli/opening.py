@@ -29,8 +29,8 @@ def folder_of(run: Path, out: Path | None) -> Path:
 def tell_damaged(run: Path, study: Study) -> None:
     """Where rows are left out because they are not as they were written, say on stderr how many and what mends it."""
     if run.suffix != ".json" and (damaged := study.spec.get("damaged", 0)):
-        said = f"{counted(damaged, 'damaged row')} of {run} left out; `headcount runs verify` names what is damaged"
-        warn(f"{said}, and the same sweep trains it again")
+        message = f"{counted(damaged, 'damaged row')} of {run} left out; `headcount runs verify` names what is damaged"
+        warn(f"{message}, and the same sweep trains it again")
 
 
 def one_spec(run: Path, spec: str | None) -> str | None:

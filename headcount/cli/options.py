@@ -65,8 +65,8 @@ def task_of(name: str, length: int | None, fields: list[str] | None = None, **si
     """
     from headcount.tasks.catalogue import named, typical
 
-    given = {key: value for key, value in sizes.items() if value is not None} | fields_of(fields or [])
-    return named(name, length=(64 if name in LONG else 8) if length is None else length, **typical(name, given))
+    parameters = {key: value for key, value in sizes.items() if value is not None} | fields_of(fields or [])
+    return named(name, length=(64 if name in LONG else 8) if length is None else length, **typical(name, parameters))
 
 
 def fields_of(texts: list[str]) -> dict[str, object]:

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from headcount.files import whole
+from headcount.files import atomic_write
 from headcount.results.claim import conclusion
 from headcount.visible import visible
 
@@ -156,7 +156,7 @@ def _show_listing(listing: Listing) -> None:
 def out_file(folder: Path, name: str, text: str) -> Path:
     """Write `text` to `folder/name`, whole or not at all, and return the path."""
     path = folder / name
-    with whole(path) as scratch:
+    with atomic_write(path) as scratch:
         scratch.write_text(visible(text), encoding="utf-8")
     return path
 

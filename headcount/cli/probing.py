@@ -59,7 +59,7 @@ def probe(options: ProbeOptions) -> Printout:
     if options.net is None and not options.layers:
         raise ValueError("give --layers to train a network, or --net FILE to probe one that is kept")
     if options.net is not None:
-        looked_at, nmse = _kept(options.net, target), None
+        looked_at, nmse = _loaded_net(options.net, target), None
     else:
         kind = {"positions": options.positions, "embedding": options.embedding}
         arch = Architecture.parse(options.layers, width=options.width, **kind)
@@ -68,7 +68,7 @@ def probe(options: ProbeOptions) -> Printout:
         save_net(looked_at, options.save)
     probes = probe_network(looked_at, target, name=options.task, nmse=nmse)
     files = [*([] if options.save is None else [options.save]), *_written(options.out, probes.to_json())]
-    return Printout(probes.to_json(), _told(probes), probes.sentence, files)
+    return Printout(probes.to_json(), _lines(probes), probes.sentence, files)
 
 
 def _in_context(code: str, name: str, length: int, samples: int, shots: int, out: Path | None) -> Printout:
@@ -90,7 +90,7 @@ def _written(out: Path | None, facts: dict[str, object]) -> list[Path]:
     return [] if out is None else [write_text(out / "probe.json", json.dumps(facts, indent=2) + "\n")]
 
 
-def _kept(file: Path, task: Any) -> Transformer:
+def _loaded_net(file: Path, task: Any) -> Transformer:
     from headcount.nets import load_net
 
     net = load_net(file)
@@ -107,17 +107,17 @@ def _trained(task: Any, arch: Any, epochs: int, seed: int) -> tuple[Transformer,
     return outcome.net(0), outcome.rows[0]["nmse"]
 
 
-def _told(probes: NetworkProbes) -> list[str | Listing]:
+def _lines(probes: NetworkProbes) -> list[str | Listing]:
     trained = "" if probes.nmse is None else f", trained to NMSE {probes.nmse:.2e}"
-    told: list[str | Listing] = [f"{probes.task} by {probes.layers}{trained}"]
-    told.append("\nWhere the class token attends in the last layer (positions by weight)")
-    told += [f"  {row}" for row in probes.attends]
+    lines: list[str | Listing] = [f"{probes.task} by {probes.layers}{trained}"]
+    lines.append("\nWhere the class token attends in the last layer (positions by weight)")
+    lines += [f"  {row}" for row in probes.attends]
     if probes.contains:
-        told.append("\nWhat the states after layer 1 linearly contain (ratio to an untrained network)")
+        lines.append("\nWhat the states after layer 1 linearly contain (ratio to an untrained network)")
         rows = [row.as_row() for row in probes.contains]
-        told.append(Listing(rows, ("head", "rank", "gap", "gap_untrained", "ratio")))
+        lines.append(Listing(rows, ("head", "rank", "gap", "gap_untrained", "ratio")))
     if probes.asks is not None:
-        told.append(ASKS)
+        lines.append(ASKS)
         rows = [row.as_row() for row in probes.asks]
-        told.append(Listing(rows, ("head", "look_up", "turned", "cosine", "sharpness")))
-    return told
+        lines.append(Listing(rows, ("head", "look_up", "turned", "cosine", "sharpness")))
+    return lines

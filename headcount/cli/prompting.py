@@ -62,14 +62,14 @@ def prompt(options: PromptOptions) -> Printout:
         words = head_words(options.model, options.layer, options.head, options.text or [])
     else:
         problem = hard_pair(options.token_dim, options.seed) if options.data is None else read_problem(options.data)
-    given = bool(options.data or options.model)
-    found = answer_problem(problem, lengths, options.starts, options.seed, closed=0.0 if given else TRAP)
+    from_user = bool(options.data or options.model)
+    answer = answer_problem(problem, lengths, options.starts, options.seed, closed=0.0 if from_user else TRAP)
     command = f"headcount theory prompt {words} --tokens {','.join(map(str, lengths))} --out DIR"
-    pair = None if given else options.seed
-    files = [] if options.out is None else found.files(options.out, command, wanted=wanted, tuned_seed=pair)
-    told = [Listing(wanted, ("text", "looked at most", "weight"), LOOKED)] if wanted else []
-    told.append(Listing(found.short_rows, ("tokens", "floor", "least", "built", "trained"), MISSED))
-    return Printout(found.rows, told, found.sentence, files)
+    pair = None if from_user else options.seed
+    files = [] if options.out is None else answer.files(options.out, command, wanted=wanted, tuned_seed=pair)
+    lines = [Listing(wanted, ("text", "looked at most", "weight"), LOOKED)] if wanted else []
+    lines.append(Listing(answer.short_rows, ("tokens", "floor", "least", "built", "trained"), MISSED))
+    return Printout(answer.rows, lines, answer.sentence, files)
 
 
 def _of_head(model: str, layer: int, head: int, texts: list[str]) -> tuple[PromptProblem, list[LookedRow]]:

@@ -123,12 +123,12 @@ def _attention(run: Path, folder: Path, spec: str | None, looked: dict[str, int 
     page = attention_page(record, command=f"headcount report {run} --attention")
     path = out_file(folder, "attention.html", page)
     rows = [{k: v if k == "head" else f"{v:.1%}" for k, v in row.items()} for row in record.rows()]
-    told = [
+    lines = [
         f"{record.task} by {record.layers} at length {record.length}, NMSE {record.nmse:.2e}\n",
         Listing(rows, ("head", *record.retrievals)),
         f"\nA guess would be right in {record.chance:.1%} of {record.samples} sequences.",
     ]
-    return Printout({**record.to_json(), "file": str(path)}, told, record.sentence, [path])
+    return Printout({**record.to_json(), "file": str(path)}, lines, record.sentence, [path])
 
 
 def _looked(run: Path, spec: str | None) -> AttentionRecord | None:

@@ -95,8 +95,10 @@ def _tell(reproduction: Reproduction, record: Record | None) -> None:
         say(f"  {line}")
 
 
-def _drawn(found: ComparedRecords, out: Path, missing: list[str] | None = None) -> Printout:
+def _drawn(compared: ComparedRecords, out: Path, missing: list[str] | None = None) -> Printout:
     """The page of all records, and the verdicts of those that were run now."""
-    skipped, files = missing or [], found.files(out)
-    told = [Listing(found.rows, ("name", "table", "verdict", "run")), *skipped]
-    return Printout({"verdicts": found.rows, "skipped": skipped}, told, f"{found.sentence}, in {files[-1]}", files)
+    skipped, files = missing or [], compared.files(out)
+    lines = [Listing(compared.rows, ("name", "table", "verdict", "run")), *skipped]
+    return Printout(
+        {"verdicts": compared.rows, "skipped": skipped}, lines, f"{compared.sentence}, in {files[-1]}", files
+    )

@@ -90,14 +90,14 @@ def shape(options: ShapeOptions) -> Printout:
     )
     files = [] if options.out is None else answer.files(options.out, _called())
     planned = None if options.experiment is None else _planned(answer, options.text, options.flops)
-    told: list[str | Listing] = [Listing(answer.short_rows[:8], SHAPE), "", Listing(answer.beside(), BESIDE), ""]
-    told += answer.theory
+    lines: list[str | Listing] = [Listing(answer.short_rows[:8], SHAPE), "", Listing(answer.beside(), BESIDE), ""]
+    lines += answer.theory
     if planned is not None and options.experiment is not None:
         files.append(write_text(options.experiment, planned.to_toml()))
-        told.append(f"{planned.sentence}; `headcount sweep {options.experiment}` runs it.")
-    told += [answer.compared] if answer.compared else []
+        lines.append(f"{planned.sentence}; `headcount sweep {options.experiment}` runs it.")
+    lines += [answer.compared] if answer.compared else []
     facts = answer.to_json() | {"experiment": None if planned is None else planned.sentence}
-    return Printout(facts, told, answer.sentence, files)
+    return Printout(facts, lines, answer.sentence, files)
 
 
 def _planned(answer: ShapeAnswer, text: str, flops: float) -> SettlingExperiment:
@@ -111,13 +111,13 @@ def _evidence(out: Path | None) -> Printout:
     from headcount.sizing.evidence import evidence_table
     from headcount.sizing.shape_page import EvidenceSummary, evidence_rows, pooled_rows
 
-    found = EvidenceSummary(evidence_table())
-    rows, told = evidence_rows(found.table), list[str | Listing]()
-    for change in found.table.changes:
+    evidence = EvidenceSummary(evidence_table())
+    rows, lines = evidence_rows(evidence.table), list[str | Listing]()
+    for change in evidence.table.changes:
         of = [row for row in rows if row["change"] == change]
-        told += [Listing(of, ("id", "found", "source", "checked"), change), ""]
-    told.append(Listing(pooled_rows(found.pooled), ("change", "sources", "percent per step", "a further source")))
-    return Printout(found.to_json(), told, found.sentence, [] if out is None else found.files(out, _called()))
+        lines += [Listing(of, ("id", "found", "source", "checked"), change), ""]
+    lines.append(Listing(pooled_rows(evidence.pooled), ("change", "sources", "percent per step", "a further source")))
+    return Printout(evidence.to_json(), lines, evidence.sentence, [] if out is None else evidence.files(out, _called()))
 
 
 def _called() -> str:

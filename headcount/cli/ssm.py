@@ -51,15 +51,15 @@ def deepen(
     from headcount.papers.ssm.system_files import load_shallow
 
     shallow = load_shallow(system)
-    found = DeepenedSystem(shallow, _deepened(shallow, max_entry, depth, width, deal, route))
-    small = max_entry is not None and found.deep.depth == 1
+    deepened = DeepenedSystem(shallow, _deepened(shallow, max_entry, depth, width, deal, route))
+    small = max_entry is not None and deepened.deep.depth == 1
     wanted = f"--max-entry {max_entry:g}" if max_entry is not None else f"--depth {depth}"
     command = f"headcount ssm deepen {system.name} {wanted}"
-    files = [] if small else found.files(out or system.parent, system.stem, command)
-    told: list[str | Listing] = [Listing(found.rows, ("quantity", "before", "after"))]
-    told.append(f"\nThe responses differ by {found.gap:.1e} of their size over 256 samples.")
-    told += ["", Listing(found.forms, FORM, "other forms at equal bits")] if found.forms else []
-    return Printout({**found.to_json(), "already small": small, "files": []}, told, found.sentence, files)
+    files = [] if small else deepened.files(out or system.parent, system.stem, command)
+    lines: list[str | Listing] = [Listing(deepened.rows, ("quantity", "before", "after"))]
+    lines.append(f"\nThe responses differ by {deepened.gap:.1e} of their size over 256 samples.")
+    lines += ["", Listing(deepened.forms, FORM, "other forms at equal bits")] if deepened.forms else []
+    return Printout({**deepened.to_json(), "already small": small, "files": []}, lines, deepened.sentence, files)
 
 
 def _deepened(
@@ -114,12 +114,12 @@ def flatten(system: SystemFile, out: Out = None) -> Printout:
         raise ValueError(f"{system} is one layer already: {deep.modes} modes")
     flat = deep.flatten().merged()
     path = save(flat, (out or system.parent) / f"{system.stem}-flat.json")
-    told: list[str | Listing] = [Listing(mode_rows(flat)[:SHOWN], ("pole", "modulus", "residue"))]
-    told += [f"and {flat.modes - SHOWN} modes more"] if flat.modes > SHOWN else []
+    lines: list[str | Listing] = [Listing(mode_rows(flat)[:SHOWN], ("pole", "modulus", "residue"))]
+    lines += [f"and {flat.modes - SHOWN} modes more"] if flat.modes > SHOWN else []
     lost = gap(flat.impulse(SAMPLES), deep.impulse(SAMPLES))
     same = f"one layer of {counted(flat.modes, 'mode')} has {same_response(lost)}"
     text = json.dumps(to_json(flat), indent=2) + "\n"  # the system alone, which every command of the group reads
-    return Printout(iter([text]), told, f"{same}; its largest entry is {flat.largest_entry:.3g}", [path])
+    return Printout(iter([text]), lines, f"{same}; its largest entry is {flat.largest_entry:.3g}", [path])
 
 
 def depth(
@@ -220,8 +220,8 @@ def quantise(options: QuantiseOptions) -> Printout:
         files = [write_text(options.out / "quantise.svg", bits_picture({title: rows}).standalone())]
     wide = rows_by_bits(rows)
     entries = f"{shallow.largest_entry:.3g} in one layer, {deep.largest_entry:.3g} at depth {deep.depth}"
-    told = [Listing(wide, tuple(wide[0]), "share of the response lost (rms)"), f"\nlargest entry {entries}"]
-    return Printout(rows, told, bits_sentence(rows), files)
+    lines = [Listing(wide, tuple(wide[0]), "share of the response lost (rms)"), f"\nlargest entry {entries}"]
+    return Printout(rows, lines, bits_sentence(rows), files)
 
 
 def train(

@@ -68,9 +68,11 @@ def _problems(run: Path, out: Path, spec: str | None, ends: tuple[float, float] 
     from headcount.certificates.worst_case.worst_error import domain_of
     from headcount.training.kept_networks import kept_study
 
-    kept = kept_study(run, one_spec(run, spec))
+    stored = kept_study(run, one_spec(run, spec))
     problems = []
-    for row, (net, task), worst in zip(kept.study, kept.networks, certify_all(kept.networks, box=ends), strict=True):
+    for row, (net, task), worst in zip(
+        stored.study, stored.networks, certify_all(stored.networks, box=ends), strict=True
+    ):
         domain = domain_of(task) if ends is None else Box(task.length, task.token_dim, *ends)
         name = f"error_{row['run'][:12]}"
         problems.append(ErrorProblem(name, net, task, domain, worst.worst_lower, worst.worst_upper))
@@ -86,11 +88,11 @@ def verify(folder: Folder) -> Printout:
     """Read every page and every row of a store and say which are damaged; nothing is changed."""
     from headcount.results.upkeep import verify_store
 
-    seen = verify_store(folder)
-    told = [f"{seen.path}: {seen.rows} rows, {seen.specs} specs, {len(seen.damaged)} rows damaged."]
-    told += [*_named(seen.damaged), *(f"  {problem}" for problem in seen.problems[:3])]
-    so = "every row and every spec is as it was written" if seen.sound else "`headcount runs repair` saves the rest"
-    return Printout({**asdict(seen), "sound": seen.sound}, told, so, code=0 if seen.sound else 2)
+    verified = verify_store(folder)
+    lines = [f"{verified.path}: {verified.rows} rows, {verified.specs} specs, {len(verified.damaged)} rows damaged."]
+    lines += [*_named(verified.damaged), *(f"  {problem}" for problem in verified.problems[:3])]
+    so = "every row and every spec is as it was written" if verified.sound else "`headcount runs repair` saves the rest"
+    return Printout({**asdict(verified), "sound": verified.sound}, lines, so, code=0 if verified.sound else 2)
 
 
 def repair(folder: Folder) -> Printout:
@@ -104,9 +106,9 @@ def repair(folder: Folder) -> Printout:
     if not mended.aside:
         so = f"nothing was done: every one of the {mended.rows} rows of {mended.path} is as it was written"
         return Printout(asdict(mended), [], so)
-    told = [f"{mended.rows} rows are in {mended.path}; the file as it was is {mended.aside}.", *_named(mended.dropped)]
+    lines = [f"{mended.rows} rows are in {mended.path}; the file as it was is {mended.aside}.", *_named(mended.dropped)]
     so = f"run the sweep again to train the {len(mended.dropped)} rows known to be lost, and any page's rows"
-    return Printout(asdict(mended), told, so)
+    return Printout(asdict(mended), lines, so)
 
 
 def merge(into: Into, others: Others) -> Printout:
@@ -114,9 +116,9 @@ def merge(into: Into, others: Others) -> Printout:
     from headcount.results.upkeep import merge_stores
 
     merged = merge_stores(into, *others)
-    told = [f"{merged.added} rows and {merged.specs} specs came into {merged.path}.", *_named(merged.differing)]
+    lines = [f"{merged.added} rows and {merged.specs} specs came into {merged.path}.", *_named(merged.differing)]
     so = f"{len(merged.differing)} rows differ from those that were there, which stand"
-    return Printout(asdict(merged), told, so)
+    return Printout(asdict(merged), lines, so)
 
 
 def _named(runs: tuple[str, ...]) -> list[str]:

@@ -71,20 +71,20 @@ def sweep(options: SweepOptions) -> Printout:
     home = options.store or Path("runs") / options.spec.stem
     if (parts := horizons_of(options.spec, home / "horizons")) != [options.spec]:
         return _joined([sweep(replace(options, spec=part, store=home)) for part in parts])
-    asked = Sweep.read(options.spec)
-    folder = options.store or Path("runs") / asked.name
-    kept = Store.open(folder, create=True)
-    networks, made = save_of(options.save), workers_of(options)
+    spec = Sweep.read(options.spec)
+    folder = options.store or Path("runs") / spec.name
+    store = Store.open(folder, create=True)
+    networks, workers = save_of(options.save), workers_of(options)
     every = checkpoint_of(options.checkpoint, options.backend)
-    made = _ready(asked, kept, options, made)
-    how = {"checkpoint": every, "save": networks, "workers": made, "take_over": options.take_over}
+    workers = _ready(spec, store, options, workers)
+    how = {"checkpoint": every, "save": networks, "workers": workers, "take_over": options.take_over}
     try:
-        groups = list(banks(asked, options.device))
-        size = f"{counted(len(asked.members), 'network')} in {counted(len(groups), 'bank')}"
-        say(f"{size}; {_largest(groups, asked.recipe, options.device)}.")
-        study = run(asked, kept, device=options.device, on_progress=bar, groups=groups, **how)
+        groups = list(banks(spec, options.device))
+        size = f"{counted(len(spec.members), 'network')} in {counted(len(groups), 'bank')}"
+        say(f"{size}; {_largest(groups, spec.recipe, options.device)}.")
+        study = run(spec, store, device=options.device, on_progress=bar, groups=groups, **how)
     except KeyboardInterrupt:
-        raise Interrupted(_left(asked, kept, folder)) from None
+        raise Interrupted(_left(spec, store, folder)) from None
     columns = ("length", "layers", "width", "networks", "best", "median", "diverged")
     rows = f"{counted(len(study), 'row')} in {folder}, path: {study.environment.get('path', '-')}."
     so = f"{best_in_words(study)}; `headcount report {folder}` draws the page"
@@ -93,28 +93,28 @@ def sweep(options: SweepOptions) -> Printout:
 
 def _joined(parts: list[Printout]) -> Printout:
     """The horizons of one spec, one after the other."""
-    told = [piece for part in parts for piece in part.told]
-    return Printout([row for part in parts for row in part.facts], told, parts[-1].so)
+    lines = [piece for part in parts for piece in part.told]
+    return Printout([row for part in parts for row in part.facts], lines, parts[-1].so)
 
 
 def _ready(
-    asked: Sweep, kept: Store, options: SweepOptions, made: Callable[[], Workers] | None
+    spec: Sweep, store: Store, options: SweepOptions, workers: Callable[[], Workers] | None
 ) -> Callable[[], Workers] | None:
     """What cannot be trained is refused before anything is begun; a cluster is joined before that."""
     from headcount.training.sweeps import check_device, refuse_what_cannot_fit
 
     if options.backend == "local":  # a cluster's devices are not ours to see
         check_device(options.device)
-        refuse_what_cannot_fit(asked.members, asked.recipe, options.device)
-    elif made is not None and kept.missing([member.run(asked.recipe) for member in asked.members]):
-        joined = made()  # before anything is made on the disk
+        refuse_what_cannot_fit(spec.members, spec.recipe, options.device)
+    elif workers is not None and store.missing([member.run(spec.recipe) for member in spec.members]):
+        joined = workers()  # before anything is made on the disk
         return lambda: joined
-    return made
+    return workers
 
 
-def _left(asked: Sweep, kept: Store, folder: Path) -> str:
-    left = len(kept.missing([member.run(asked.recipe) for member in asked.members]))
-    done = f"{len(asked.members) - left} of {len(asked.members)} networks are kept in {folder}"
+def _left(spec: Sweep, store: Store, folder: Path) -> str:
+    left = len(store.missing([member.run(spec.recipe) for member in spec.members]))
+    done = f"{len(spec.members) - left} of {len(spec.members)} networks are kept in {folder}"
     return f"{done}; run the same command to go on."
 
 
@@ -123,8 +123,8 @@ def _settled(spec: Path, store: Path | None, device: str) -> Printout:
     from headcount.sizing.settling import facts_of, settle, settled_row
 
     folder = store or Path("runs") / spec.stem
-    planned, found = settle(spec, folder, device=device, say=say)
-    row = settled_row(planned, found)
+    planned, difference = settle(spec, folder, device=device, say=say)
+    row = settled_row(planned, difference)
     return Printout(row, [], facts_of(row), [folder / "trial.json", folder / "settled.json"])
 
 
@@ -151,8 +151,8 @@ def workers_of(options: SweepOptions) -> Callable[[], Workers] | None:
     from headcount.training.workers import LocalWorkers
 
     check_device(device)
-    made = LocalWorkers(count, device)  # a wrong count is refused before anything is begun
-    return lambda: made
+    workers = LocalWorkers(count, device)  # a wrong count is refused before anything is begun
+    return lambda: workers
 
 
 def checkpoint_of(text: str | None, backend: str = "local") -> float | None:
@@ -181,5 +181,5 @@ def _largest(groups: list[list[Member]], recipe: Recipe, device: str) -> str:
     from headcount.training.memory import bank_memory
 
     by_size = sorted(groups, key=lambda g: len(g) * max(m.task.length * m.net.width for m in g))[-8:]
-    found = [bank_memory(group, recipe, device.partition(":")[0]) for group in by_size]
-    return f"the largest takes {max(found, key=lambda memory: memory.total)}"
+    memories = [bank_memory(group, recipe, device.partition(":")[0]) for group in by_size]
+    return f"the largest takes {max(memories, key=lambda memory: memory.total)}"

@@ -85,9 +85,9 @@ def _categories(colours: Sequence[str]) -> str:
 
 def _between(anchors: Sequence[str], place: float) -> str:
     first = min(int(place), len(anchors) - 2)
-    share = place - first
+    fraction = place - first
     pairs = zip(_channels(anchors[first]), _channels(anchors[first + 1]), strict=True)
-    return "#" + "".join(f"{round(a + share * (b - a)):02x}" for a, b in pairs)
+    return "#" + "".join(f"{round(a + fraction * (b - a)):02x}" for a, b in pairs)
 
 
 def _channels(colour: str) -> tuple[int, int, int]:
@@ -106,6 +106,6 @@ def contrast(one: str, other: str) -> float:
 
 def luminance(colour: str) -> float:
     """The relative luminance of a colour, from 0 to 1."""
-    shares = (c / 255 for c in _channels(colour))
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in shares]
+    channels = (c / 255 for c in _channels(colour))
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -29,8 +29,8 @@ class Scale:
 
     def __call__(self, value: float) -> float:
         low, high = self.of(self.low), self.of(self.high)
-        share = (self.of(value) - low) / (high - low) if high != low else 0.5
-        return self.start + share * (self.end - self.start)
+        fraction = (self.of(value) - low) / (high - low) if high != low else 0.5
+        return self.start + fraction * (self.end - self.start)
 
 
 @dataclass(frozen=True)
@@ -83,10 +83,10 @@ def inches(width: str) -> float:
 
 
 def _measure(width: str) -> tuple[float, str]:
-    found = re.fullmatch(r"([0-9]*\.?[0-9]+)\s*(in|cm|mm|pt|px)", width.strip())
-    if found is None or not float(found[1]) > 0:
+    match = re.fullmatch(r"([0-9]*\.?[0-9]+)\s*(in|cm|mm|pt|px)", width.strip())
+    if match is None or not float(match[1]) > 0:
         raise ValueError(f"a width is a number with in, cm, mm, pt or px, as 3.25in; got {width!r}")
-    return float(found[1]), found[2]
+    return float(match[1]), match[2]
 
 
 def _sized(width: str, ratio: float) -> str:
@@ -138,8 +138,8 @@ def dodged(wanted: Sequence[float], apart: float, low: float, high: float) -> li
     for i in order:
         block, middle = [i], wanted[i]
         while blocks and blocks[-1][1] + apart * (len(blocks[-1][0]) + len(block)) / 2 > middle:
-            other, theirs = blocks.pop()
-            middle = (theirs * len(other) + middle * len(block)) / (len(other) + len(block))
+            other, centre = blocks.pop()
+            middle = (centre * len(other) + middle * len(block)) / (len(other) + len(block))
             block = other + block
             middle = _inside(middle, apart * (len(block) - 1) / 2, low, high)  # what is moved inside may push again
         blocks.append((block, _inside(middle, apart * (len(block) - 1) / 2, low, high)))

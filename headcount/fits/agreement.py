@@ -157,8 +157,8 @@ class TableComparison:
     def _claim(self, word: Predicate, reason: str) -> Claim:
         far, seeds = self.farthest, sum(cell.seeds for cell in self.cells)
         against = Comparison(str(self.published.source), SIDES[self.published.origin], far.ratio if far else None)
-        seen = Evidence(planned=seeds, entered=seeds, diverged=self.diverged, rows=len(self.cells))
-        return Claim(self.published.title, word, None, Basis("measured", n=seeds), None, (), against, seen, reason)
+        evidence = Evidence(planned=seeds, entered=seeds, diverged=self.diverged, rows=len(self.cells))
+        return Claim(self.published.title, word, None, Basis("measured", n=seeds), None, (), against, evidence, reason)
 
     @property
     def _distance(self) -> str:
@@ -221,26 +221,26 @@ def comparisons(record: Record, reproduction: Reproduction) -> list[TableCompari
     """Every published table that was measured, beside ours."""
     tables = record.measured.tables
     lost = record.measured.setup.get("diverged", 0)
-    found = [compare(table, tables[table.title]) for table in reproduction.published if table.title in tables]
-    kept = record.measured.kept
-    return [replace(one, diverged=lost if isinstance(lost, int) else 0, kept=kept) for one in found]
+    compared = [compare(table, tables[table.title]) for table in reproduction.published if table.title in tables]
+    seeds_kept = record.measured.kept
+    return [replace(one, diverged=lost if isinstance(lost, int) else 0, kept=seeds_kept) for one in compared]
 
 
 def judge_claims(claims: Sequence[Stated], diverged: int = 0) -> Agreement:
     """The verdict on statements without numbers: there is no level to match, so the best is the same shape."""
-    held = [claim for claim in claims if claim.holds]
-    words = f"{len(held)} of {len(claims)} statements are borne out by what was measured"
+    confirmed = [claim for claim in claims if claim.holds]
+    words = f"{len(confirmed)} of {len(claims)} statements are borne out by what was measured"
     failing = [claim.says for claim in claims if not claim.holds]
     words += f"; not {_quoted(failing[0])}" if failing else ""
     words += f" nor {len(failing) - 1} more" if len(failing) > 1 else ""
     reading = all(claim.statement == "ours" for claim in claims)
     against = Comparison("the paper's statements", "printed", statement="ours" if reading else "theirs")
-    seen = Evidence(planned=len(claims), entered=len(claims), diverged=diverged, rows=len(claims))
+    evidence = Evidence(planned=len(claims), entered=len(claims), diverged=diverged, rows=len(claims))
     basis = Basis("measured", n=len(claims))
     return Agreement(
         strongest(
             _offered(reading, bool(failing)),
-            lambda word: Claim("statements", word, None, basis, None, (), against, seen, words),
+            lambda word: Claim("statements", word, None, basis, None, (), against, evidence, words),
         )
     )
 

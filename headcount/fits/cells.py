@@ -110,10 +110,10 @@ def level(logs: Float[np.ndarray, "*cell seed"]) -> Float[np.ndarray, "*cell"]:
     >>> level(np.array([-5.0, -4.0, -1.0])).item(), level(np.array([-5.0, np.nan, np.nan])).item()
     (-4.5, -5.0)
     """
-    kept = np.ceil(np.isfinite(logs).sum(-1, keepdims=True) / 2)
-    best = np.where(np.arange(logs.shape[-1]) < kept, np.sort(logs, axis=-1), 0.0)
+    best_count = np.ceil(np.isfinite(logs).sum(-1, keepdims=True) / 2)
+    best = np.where(np.arange(logs.shape[-1]) < best_count, np.sort(logs, axis=-1), 0.0)
     total = best.sum(-1, keepdims=True)
-    return np.divide(total, kept, out=np.full_like(total, np.nan), where=kept > 0).squeeze(-1)
+    return np.divide(total, best_count, out=np.full_like(total, np.nan), where=best_count > 0).squeeze(-1)
 
 
 def log_nmse(row: Row) -> float:
@@ -174,10 +174,10 @@ def _refuse_mixed(study: Study, points: str, groups: str) -> None:
         values = [row.get(column) for row in study]
         if column in (points, groups) or len(set(zip(cells, values, strict=True))) == count:
             continue
-        seen: dict[tuple[Any, Any], Any] = {}
+        first_values: dict[tuple[Any, Any], Any] = {}
         for row in study:
             value = row.get(column)
-            other = seen.setdefault((row[groups], row[points]), value)
+            other = first_values.setdefault((row[groups], row[points]), value)
             if other != value:
                 where = f"{points}={row[points]} and {groups}={row[groups]}"
                 raise ValueError(

@@ -103,9 +103,9 @@ def _none_succeeded(
     alone = f**counts + (1 - f) ** counts
     logs = np.where(failed > 0, failed * np.log(f) + (counts - failed) * np.log(1 - f), np.log(alone)).sum((1, 2))
     weights = np.exp(logs - logs.max())
-    share = generator.choice(grid, (resamples, 1, 1), p=weights / weights.sum())
-    none = share**counts
-    return np.where(failed > 0, none, none / (none + (1 - share) ** counts))
+    failure_rate = generator.choice(grid, (resamples, 1, 1), p=weights / weights.sum())
+    none = failure_rate**counts
+    return np.where(failed > 0, none, none / (none + (1 - failure_rate) ** counts))
 
 
 def _above_the_best(
@@ -150,8 +150,8 @@ def _usual(counts: tuple[int, ...]) -> tuple[float, float]:
     if sizes.min() > MANY:
         _, middle = _drawn_gaps(sizes, generator)  # of so many gaps, the same in every study
         return float(np.quantile(_widest_of_many(sizes, generator) / middle, RARE)), 1 / middle
-    found = np.array([_drawn_gaps(sizes, generator) for _ in range(DRAWS)])
-    return float(np.quantile(found[:, 0] / found[:, 1], RARE)), float(np.median(1 / found[:, 1]))
+    gaps = np.array([_drawn_gaps(sizes, generator) for _ in range(DRAWS)])
+    return float(np.quantile(gaps[:, 0] / gaps[:, 1], RARE)), float(np.median(1 / gaps[:, 1]))
 
 
 def _drawn_gaps(sizes: Int[np.ndarray, " cell"], generator: np.random.Generator) -> tuple[float, float]:

@@ -74,7 +74,7 @@ class Knee:
         return within_columns(f"<Knee {self.sentence.rstrip('.')}>")
 
     def _repr_html_(self) -> str:
-        rows = [(count, share) for count, share in self.shares.items()]
+        rows = [(count, fraction) for count, fraction in self.shares.items()]
         return html_words(self.sentence) + html_table(("heads", "share of drawn curves with the knee there"), rows)
 
     @property
@@ -112,8 +112,8 @@ class Knee:
     @property
     def verdict(self) -> Verdict | None:
         """What the interval says about the predicted count; None without a prediction."""
-        judged = self.judged()
-        return None if judged is None or self.predicted is None else Verdict.of(judged, self.predicted)
+        claim = self.judged()
+        return None if claim is None or self.predicted is None else Verdict.of(claim, self.predicted)
 
     @property
     def finding(self) -> str:
@@ -128,14 +128,16 @@ class Knee:
     @property
     def conditions(self) -> tuple[Hypothesis, ...]:
         """What the interval rests on: one or two lengths do not show all that the seeds of a cell share."""
-        found = [Hypothesis(f"seeds succeed or fail, {self.failed:.0%} of them fail", "holds")] if self.failed else []
+        hypotheses = (
+            [Hypothesis(f"seeds succeed or fail, {self.failed:.0%} of them fail", "holds")] if self.failed else []
+        )
         if self.shared:
-            seen = f"an effect of {self.shared:.2g} decades that the seeds of a cell share, in the interval"
-            return (*found, Hypothesis(seen, "holds"))
+            effect = f"an effect of {self.shared:.2g} decades that the seeds of a cell share, in the interval"
+            return (*hypotheses, Hypothesis(effect, "holds"))
         if len(self.lengths) >= LENGTHS or self.seeds[0] < 2:
-            return tuple(found)
+            return tuple(hypotheses)
         unseen = "no effect that all seeds of a cell share, beyond what a rise with more heads would show"
-        return (*found, Hypothesis(unseen, short="no effect shared by a cell's seeds"))
+        return (*hypotheses, Hypothesis(unseen, short="no effect shared by a cell's seeds"))
 
     @property
     def evidence(self) -> Evidence:
@@ -242,8 +244,8 @@ def knee(
     heads = np.array(cells.points, dtype=float)
     index = int(change_point(cells.levels().mean(0), heads))
     kinds = two_kinds(cells)
-    shares = _shares(cells, kinds, heads, resamples, np.random.default_rng(seed))
-    first, last = _ends(cells, shares, confidence, index)
+    fractions = _fractions(cells, kinds, heads, resamples, np.random.default_rng(seed))
+    first, last = _ends(cells, fractions, confidence, index)
     return Knee(
         value=cells.points[index],
         low=_after(cells.points, first),
@@ -253,7 +255,7 @@ def knee(
         seeds=(int(cells.counts.min()), int(cells.counts.max())),
         confidence=confidence,
         best=float(10 ** cells.levels().mean(0).min()),
-        shares=dict(zip(cells.points, shares.tolist(), strict=True)),
+        shares=dict(zip(cells.points, fractions.tolist(), strict=True)),
         uneven=_uneven(cells),
         apart=_apart(cells, index),
         diverged=cells.diverged,
@@ -299,16 +301,16 @@ def change_point(
 
 def _common(cells: Cells) -> Cells:
     """The cells at the head counts measured at every length: curves are compared on those alone."""
-    kept = np.flatnonzero((cells.counts > 0).all(0))
-    if len(kept) < 2:
+    indices = np.flatnonzero((cells.counts > 0).all(0))
+    if len(indices) < 2:
         where = "at every length" if len(cells.groups) > 1 else f"at length {max(cells.groups)}"
-        tested = ", ".join(str(cells.points[i]) for i in kept) or "none"
-        raise ValueError(f"a knee needs two head counts measured {where}, got {len(kept)} ({tested})")
-    points = tuple(cells.points[i] for i in kept)
-    return Cells(points, cells.groups, cells.logs[:, kept], cells.diverged)
+        tested = ", ".join(str(cells.points[i]) for i in indices) or "none"
+        raise ValueError(f"a knee needs two head counts measured {where}, got {len(indices)} ({tested})")
+    points = tuple(cells.points[i] for i in indices)
+    return Cells(points, cells.groups, cells.logs[:, indices], cells.diverged)
 
 
-def _shares(
+def _fractions(
     cells: Cells, kinds: TwoKinds, heads: Float[np.ndarray, " heads"], resamples: int, generator: np.random.Generator
 ) -> Float[np.ndarray, " heads"]:
     """The part of the drawn curves that turns at each count."""
@@ -318,11 +320,11 @@ def _shares(
     return np.bincount(change_point(drawn, heads), minlength=len(heads)) / resamples
 
 
-def _ends(cells: Cells, shares: Float[np.ndarray, " heads"], confidence: float, index: int) -> tuple[int, int]:
+def _ends(cells: Cells, fractions: Float[np.ndarray, " heads"], confidence: float, index: int) -> tuple[int, int]:
     """The first and last index of the percentile interval, which always holds the estimate itself."""
     if not has_noise(cells):
-        return 0, len(shares) - 1
-    below = np.cumsum(shares)
+        return 0, len(fractions) - 1
+    below = np.cumsum(fractions)
     tail = (1 - confidence) / 2
     first = int(np.argmax(below > tail))
     last = int(np.argmax(below >= 1 - tail - 1e-12))
@@ -330,7 +332,7 @@ def _ends(cells: Cells, shares: Float[np.ndarray, " heads"], confidence: float, 
     few = cells.counts.min() < FEW_SEEDS and len(cells.groups) < FEW_LENGTHS
     # Training fails upwards only, so what few seeds hide is that more heads can do better.
     hidden = first == last or _uneven(cells) >= VERY_UNEVEN
-    return first, min(last + 1, len(shares) - 1) if few and hidden else last
+    return first, min(last + 1, len(fractions) - 1) if few and hidden else last
 
 
 def _uneven(cells: Cells) -> float:
@@ -360,7 +362,7 @@ def _judged(knee: Knee, predicted: int) -> Claim:
     """The verdict on a predicted count: refuted only where nothing but the count itself explains the distance."""
     words, reason = _read(knee, predicted)
 
-    def made(word: Predicate) -> Claim:
+    def claim_of(word: Predicate) -> Claim:
         why = reason if word is words[0] else _held_back(knee)
         return Claim(
             f"predicted {predicted}",
@@ -374,7 +376,7 @@ def _judged(knee: Knee, predicted: int) -> Claim:
             why,
         )
 
-    return strongest(words, made)
+    return strongest(words, claim_of)
 
 
 def _read(knee: Knee, predicted: int) -> tuple[tuple[Predicate, ...], str]:

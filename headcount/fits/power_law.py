@@ -85,7 +85,7 @@ class PowerLaw:
         """What the interval of the exponent says of the predicted one, by the one rule for verdict words."""
         if self.predicted is None:
             return None
-        seen = Evidence(
+        evidence = Evidence(
             planned=len(self.sizes),
             entered=len(self.sizes),
             diverged=self.diverged,
@@ -99,7 +99,7 @@ class PowerLaw:
         if len(self.sizes) <= NUMBERS:
             few = f"too few to tell: a law of {NUMBERS} numbers passes through any {NUMBERS} sizes"
             read = Verdict("unresolved", self.predicted, few)
-        return judged("the exponent", read, seen, compared or Comparison(f"{self.predicted:g}", "asked"))
+        return judged("the exponent", read, evidence, compared or Comparison(f"{self.predicted:g}", "asked"))
 
     def as_row(self) -> dict[str, object]:
         """The law as one flat machine-readable row."""

@@ -54,8 +54,8 @@ def standing(
         order = np.argsort(sizes**sign)
         laws = _laws(levels[order], (sizes**sign)[order], weights[order], least + reach)
         ends.append(laws * [sign, 1, 1])
-    whole = np.concatenate(ends)
-    return Standing(fitted, whole.min(0), whole.max(0), shared)
+    laws_at_ends = np.concatenate(ends)
+    return Standing(fitted, laws_at_ends.min(0), laws_at_ends.max(0), shared)
 
 
 def _shared(
@@ -132,7 +132,7 @@ def _evaluated(
     spare = most - (weights * (levels - shape - tall[:, None]) ** 2).sum(-1)
     stands = spare >= 0
     half = np.sqrt(spare[stands] / total)
-    exponent, tall, share = exponent[stands, 0], tall[stands], place[stands, 1]
+    exponent, tall, log_floor = exponent[stands, 0], tall[stands], place[stands, 1]
     scale = np.concatenate([10 ** (tall - half), 10 ** (tall + half)])
-    floor = np.where(share <= FLOORS[0] + 1e-6, 0.0, np.exp(share - exponent * logs[-1]))
+    floor = np.where(log_floor <= FLOORS[0] + 1e-6, 0.0, np.exp(log_floor - exponent * logs[-1]))
     return np.stack([np.tile(exponent, 2), scale, scale * np.tile(floor, 2)], -1), stands

@@ -75,11 +75,11 @@ def starts(study: Study) -> tuple[StartVerdict, ...]:
     verdicts = []
     for (layers, length), kinds in cells.items():
         if "random" in kinds:
-            told = shapes.get(layers, {}).get(str(length), {})
+            prediction = shapes.get(layers, {}).get(str(length), {})
             built = _level(kinds["built"]) if "built" in kinds else None
-            proved, said = told.get("warrant") == Basis("proved").kind, told.get("said", "")
+            proved, reason = prediction.get("warrant") == Basis("proved").kind, prediction.get("said", "")
             verdicts.append(
-                StartVerdict(layers, length, _level(kinds["random"]), built, told.get("cheap"), proved, said)
+                StartVerdict(layers, length, _level(kinds["random"]), built, prediction.get("cheap"), proved, reason)
             )
     return tuple(verdicts)
 

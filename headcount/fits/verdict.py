@@ -99,14 +99,14 @@ def judged(
     """
     words = OFFERED[read.outcome]
 
-    def made(word: Predicate, reason: str = read.reason) -> Claim:
+    def claim_of(word: Predicate, reason: str = read.reason) -> Claim:
         basis = Basis("measured", n=evidence.entered)
         return Claim(subject, word, read.predicted, basis, None, conditions, compared, evidence, reason)
 
-    found = strongest(words, made)
-    if found.predicate is not Predicate.UNRESOLVED or read.outcome == "unresolved":
-        return found
-    return made(found.predicate, f"{read.reason}, but {withheld(words[-2], made)}")
+    claim = strongest(words, claim_of)
+    if claim.predicate is not Predicate.UNRESOLVED or read.outcome == "unresolved":
+        return claim
+    return claim_of(claim.predicate, f"{read.reason}, but {withheld(words[-2], claim_of)}")
 
 
 def _span(low: float, high: float) -> str:

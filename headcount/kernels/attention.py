@@ -1,4 +1,4 @@
-"""Who hears whom, for a whole bank: tokens asking tokens, and the class token asking them, written out."""
+"""Attention of a whole bank, written out: tokens attend to tokens, and the class token attends to them."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def graph(step: Step, state: Sequence[Tensor]) -> Step:
 
     Warming up and recording run the step, which changes `state`; it is put back, so that replay 1 is step 1.
     """
-    kept = [t.detach().clone() for t in state]
+    snapshots = [t.detach().clone() for t in state]
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -85,7 +85,7 @@ def graph(step: Step, state: Sequence[Tensor]) -> Step:
     recording = torch.cuda.CUDAGraph()
     with torch.cuda.graph(recording):
         step()
-    for t, before in zip(state, kept, strict=True):
+    for t, before in zip(state, snapshots, strict=True):
         t.detach().copy_(before)
 
     def again() -> None:

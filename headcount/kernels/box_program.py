@@ -78,15 +78,15 @@ def bound_boxes(
     Boxes of one member must follow each other: then a group of them reads the same parameters.
     """
     boxes = len(member)
-    given = [t.contiguous() for t in (parameters, member, lo, hi, *target)]
-    out = [torch.empty_like(given[4]) for _ in range(3)] + [torch.empty_like(given[2])]
+    inputs = [t.contiguous() for t in (parameters, member, lo, hi, *target)]
+    out = [torch.empty_like(inputs[4]) for _ in range(3)] + [torch.empty_like(inputs[2])]
     if lo.device.type == "cpu":
         sizes = whole_numbers([*shape, parameters.shape[1], boxes, torch.get_num_threads()])
         library = native_library("float64", "boxes")
         assert library is not None
-        library.bound_boxes(sizes, *map(address_of, (*given, *out)))
+        library.bound_boxes(sizes, *map(address_of, (*inputs, *out)))
     elif boxes:
-        first, *rest = given
+        first, *rest = inputs
         blocks = min(-(-boxes // (32 * WARPS)), 1 << 20)
         _program(shape).launch((blocks, 1), first, (parameters.shape[1],), *rest, *out, (boxes,))
     return out[0], out[1], out[2], out[3]

@@ -111,8 +111,8 @@ class _Dropping:
 
     def _factors(self, site: int, units: Tensor, dtype: torch.dtype) -> Tensor:
         assert self.batch.keys is not None
-        given = (self.batch.keys, (self.layer, site), self.batch.rows, self.tokens, units)
-        return factors(*given, self.shape.dropout, dtype)
+        arguments = (self.batch.keys, (self.layer, site), self.batch.rows, self.tokens, units)
+        return factors(*arguments, self.shape.dropout, dtype)
 
 
 def _entered(shape: EncoderShape, p: Stacked, batch: EncoderBatch) -> tuple[Tensor, Tensor | None]:
@@ -161,5 +161,5 @@ def _normed(p: Stacked, name: str, x: Float[Tensor, "models ... embed"]) -> Tens
 def _mean(state: Float[Tensor, "models batch tokens embed"], present: Tensor | None) -> Tensor:
     if present is None:
         return state.mean(dim=2)
-    there = present.to(state.dtype)[..., None]
-    return (state * there).sum(dim=2) / there.sum(dim=2)
+    mask = present.to(state.dtype)[..., None]
+    return (state * mask).sum(dim=2) / mask.sum(dim=2)

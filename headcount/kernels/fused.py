@@ -128,7 +128,7 @@ def within_half(data: Float[Tensor, "sets samples length features"]) -> None:
 
 
 class Shares(NamedTuple):
-    """The programs' shares of the gradient of everything the kernels read: (models, programs, *its shape)."""
+    """The programs' partial gradients of everything the kernels read: (models, programs, *its shape)."""
 
     weight: Tensor
     bias: Tensor
@@ -154,11 +154,11 @@ def _by_kernels(bank: Bank, batch: Batch, target: Tensor, tile: Tile) -> Tensor:
     first = {f"at_{name}": sizes.pop(f"at_{name}") for name in ("weight", "bias", "out_weight", "out_bias")}
     exact = "ieee" if tile.precision == "ieee" else "tf32x3"  # what is folded once is read by every sample
     compose_forward[(models,)](theta, bank.scale, directions, mix, shift, **sizes, PRECISION=exact)
-    shares = _shares(p, directions, mix, shift, batch, target, tile)
+    partials = _partial_gradients(p, directions, mix, shift, batch, target, tile)
     compose_backward[(models,)](
-        theta, bank.scale, out, shares.directions, shares.mix, shares.shift, shares.weight, shares.bias,
-        shares.out_weight, shares.out_bias, **sizes, **first,
-        parts=shares.weight.shape[1], tail_parts=shares.mix.shape[1], FEATURES=features, LANES=power(features),
+        theta, bank.scale, out, partials.directions, partials.mix, partials.shift, partials.weight, partials.bias,
+        partials.out_weight, partials.out_bias, **sizes, **first,
+        parts=partials.weight.shape[1], tail_parts=partials.mix.shape[1], FEATURES=features, LANES=power(features),
         PRECISION="half" if tile.precision == "half" else exact,
     )  # fmt: skip
     return out
@@ -171,12 +171,19 @@ def _by_products(bank: Bank, batch: Batch, target: Tensor, tile: Tile) -> Tensor
         p = bank.named(theta)
         folded = _folded(p, bank.scale[:, 0])
     directions, mix, shift = (x.detach() for x in folded)
-    shares = _shares({name: x.detach() for name, x in p.items()}, directions, mix, shift, batch, target, tile)
-    sums = Shares(*(share.sum(dim=1) for share in shares))
+    partials = _partial_gradients(
+        {name: x.detach() for name, x in p.items()}, directions, mix, shift, batch, target, tile
+    )
+    sums = Shares(*(stack.sum(dim=1) for stack in partials))
     names = ("encoder.inner.weight", "encoder.inner.bias", "read_out.outer.weight", "read_out.outer.bias")
-    given = (sums.weight, sums.bias, sums.out_weight, sums.out_bias)
+    gradients = (sums.weight, sums.bias, sums.out_weight, sums.out_bias)
     ends = [*folded, *(p[name] for name in names)]
-    slopes = [sums.directions, sums.mix, sums.shift, *(g.view(p[n].shape) for g, n in zip(given, names, strict=True))]
+    slopes = [
+        sums.directions,
+        sums.mix,
+        sums.shift,
+        *(g.view(p[n].shape) for g, n in zip(gradients, names, strict=True)),
+    ]
     (out,) = torch.autograd.grad(ends, theta, slopes)
     return out
 
@@ -185,16 +192,16 @@ def _folded(p: Stacked, scale: Float[Tensor, " models"]) -> tuple[Tensor, Tensor
     """Directions, C_h and c: what the kernels read of everything between the encoder's hidden layer and the GELU."""
     query, key, value, output = (p[f"attention.0.{name}"] for name in ("query", "key", "value", "output"))
     outer, moved, inner = p["encoder.outer.weight"], p["encoder.outer.bias"], p["read_out.inner.weight"]
-    asking = torch.einsum("khne,ke->khn", query, p["cls"]) * scale[:, None, None]
-    directions = torch.einsum("khn,khne->khe", asking, key) @ outer
+    queries = torch.einsum("khne,ke->khn", query, p["cls"]) * scale[:, None, None]
+    directions = torch.einsum("khn,khne->khe", queries, key) @ outer
     through = inner[:, None] @ output  # models, heads, width, head_dim
     mix = through @ (value @ outer[:, None])
-    heard = torch.einsum("khwn,khn->kw", through, torch.einsum("khne,ke->khn", value, moved))
-    shift = torch.einsum("kwe,ke->kw", inner, p["cls"]) + heard + p["read_out.inner.bias"]
+    bias_term = torch.einsum("khwn,khn->kw", through, torch.einsum("khne,ke->khn", value, moved))
+    shift = torch.einsum("kwe,ke->kw", inner, p["cls"]) + bias_term + p["read_out.inner.bias"]
     return directions.contiguous(), mix.contiguous(), shift.contiguous()
 
 
-def _shares(
+def _partial_gradients(
     p: Stacked, directions: Tensor, mix: Tensor, shift: Tensor, batch: Batch, target: Tensor, tile: Tile
 ) -> Shares:
     """Forward, gap and backward in one go: the tail knows the loss, so it turns around."""
@@ -244,8 +251,8 @@ class _Pool(torch.autograd.Function):
             slope, pooled, level[1], scaled, delta, sizes, *slope.stride(), samples, heads, width,
             SAMPLES=SIZED, WIDTH=max(16, power(width)), num_warps=4,
         )  # fmt: skip
-        shares = ctx.launch.backward(weight, bias, directions, level, ScaledSlopes(scaled, delta, sizes, SIZED))
-        d_weight, d_bias, d_directions = (share.sum(dim=1) for share in shares)
+        partials = ctx.launch.backward(weight, bias, directions, level, ScaledSlopes(scaled, delta, sizes, SIZED))
+        d_weight, d_bias, d_directions = (stack.sum(dim=1) for stack in partials)
         return d_weight, d_bias, d_directions, None  # pyright: ignore[reportReturnType]
 
 

@@ -111,9 +111,9 @@ def answer_loss(
     targets: Int[Tensor, "models batch length"],
     judged: Bool[Tensor, "models batch length"],
 ) -> Float[Tensor, " models"]:
-    """The cross-entropy of what is to be said, its mean over the judged places, by member."""
-    said = torch.log_softmax(logits.float() if logits.dtype.itemsize < 4 else logits, dim=-1)
-    right = said.gather(-1, targets[..., None])[..., 0]
+    """The cross-entropy of the target letters, its mean over the judged places, by member."""
+    log_p = torch.log_softmax(logits.float() if logits.dtype.itemsize < 4 else logits, dim=-1)
+    right = log_p.gather(-1, targets[..., None])[..., 0]
     return -(right * judged).sum(dim=(1, 2)) / judged.sum(dim=(1, 2)).clamp(min=1)
 
 

@@ -70,7 +70,7 @@ def ask(
     ragged = present is not None and present.ndim > 2
     if ragged or large or states.dtype != torch.float32:
         return attended(states, directions, present)
-    out = _Ask.apply(states, directions, present)
+    out = _ClassAttention.apply(states, directions, present)
     assert isinstance(out, Tensor)
     return out
 
@@ -128,8 +128,8 @@ class _Mix(torch.autograd.Function):
         return out, None
 
 
-class _Asking:
-    """One launch of the class token's question: its grid, sizes and options."""
+class _AttentionLaunch:
+    """One launch of the class token's attention: its grid, sizes and options."""
 
     def __init__(self, states: Tensor, directions: Tensor, lengths: Tensor, ragged: bool) -> None:
         (models, batch, tokens, embed), heads = states.shape, directions.shape[2]
@@ -141,9 +141,9 @@ class _Asking:
         }  # fmt: skip
 
     def forward(self, states: Tensor, directions: Tensor) -> Tensor:
-        heard = torch.empty_like(directions)
-        ask_forward[self.grid](states, directions, heard, self.lengths, *self.sizes, **self.constants)
-        return heard
+        pooled = torch.empty_like(directions)
+        ask_forward[self.grid](states, directions, pooled, self.lengths, *self.sizes, **self.constants)
+        return pooled
 
     def backward(self, states: Tensor, directions: Tensor, slope: Tensor) -> tuple[Tensor, Tensor]:
         d_states, d_directions, slope = torch.empty_like(states), torch.empty_like(directions), slope.contiguous()
@@ -153,12 +153,12 @@ class _Asking:
         return d_states, d_directions
 
 
-class _Ask(torch.autograd.Function):
+class _ClassAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, states: Tensor, directions: Tensor, present: Tensor | None) -> Tensor:
         states, directions = states.contiguous(), directions.contiguous()
         none = torch.empty(1, dtype=torch.int32, device=states.device)
-        ctx.asking = _Asking(states, directions, lengths_of(present, none), present is not None)
+        ctx.asking = _AttentionLaunch(states, directions, lengths_of(present, none), present is not None)
         ctx.save_for_backward(states, directions)
         return ctx.asking.forward(states, directions)
 
@@ -194,12 +194,12 @@ class _Feed(torch.autograd.Function):
         parts = _parts(models, rows, cut["ROWS"])
         d_x = torch.empty_like(x) if deeper else x
         shapes = ((hidden, inputs), (hidden,), (outputs, hidden), (outputs,))
-        shares = [x.new_empty(models, parts, *shape) for shape in shapes]
+        partials = [x.new_empty(models, parts, *shape) for shape in shapes]
         feed_backward[models, parts](
-            x, inner, bias, outer, slope, d_x, *shares, rows, *ctx.strides, *ctx.sizes,
+            x, inner, bias, outer, slope, d_x, *partials, rows, *ctx.strides, *ctx.sizes,
             DEEPER=deeper, **cut, **ctx.constants,
         )  # fmt: skip
-        return d_x if deeper else None, *(share.sum(dim=1) for share in shares), None, None
+        return d_x if deeper else None, *(stack.sum(dim=1) for stack in partials), None, None
 
 
 def _parts(models: int, rows: int, block: int) -> int:
@@ -209,8 +209,8 @@ def _parts(models: int, rows: int, block: int) -> int:
 
 def _holds(problem: Problem, bank: Bank, batch: Any) -> bool:
     """Several layers, one output, squared gaps, float32 on a GPU; what a kernel cannot hold goes by products."""
-    one = isinstance(problem, ClassToken) and problem.loss is squared and bank.net.arch.outputs == 1
-    return one and bank.theta.is_cuda and bank.theta.dtype == torch.float32 and bank.depth > 1
+    supported = isinstance(problem, ClassToken) and problem.loss is squared and bank.net.arch.outputs == 1
+    return supported and bank.theta.is_cuda and bank.theta.dtype == torch.float32 and bank.depth > 1
 
 
 def _in_kernels(problem: Problem, bank: Bank, p: Stacked, batch: Batch) -> Tensor:

@@ -1,6 +1,6 @@
 """What a bank computes: the plain network by batched products, and the collapsed form of its last layer.
 
-In the last layer only the class token asks. Its query does not depend on the tokens, so what is linear moves past
+In the last layer only the class token is a query. Its query does not depend on the tokens, so what is linear moves past
 the pooling, exactly. With a_t the encoder's hidden activations (or a token's state, in deeper networks),
 W2, b2 the encoder's outer layer and q_h the query of head h:
 
@@ -9,8 +9,8 @@ W2, b2 the encoder's outer layer and q_h the query of head h:
 
 so a token costs d N + 2 N h products instead of d N + N E + 2 h n (E + 1).
 
-In every layer nobody attends to the class token, so there too it asks on its own, by directions; what is left for the
-layers before the last is tokens asking tokens, and the tokens' feed-forwards. A `Touch` says how all three are done.
+In every layer nothing attends to the class token, so there too it is a query by itself, by directions; left for the
+layers before the last are tokens attending to tokens, and feed-forwards. A `Touch` says how all three are done.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def fed(
 
 @dataclass(frozen=True)
 class Touch:
-    """The parts of deeper banks that touch every token: tokens asking tokens, the class token asking, feed-forwards."""
+    """The parts of deeper banks that touch every token: attention of tokens and the class token, feed-forwards."""
 
     mix: Mix = written_out
     ask: Ask = attended
@@ -158,25 +158,25 @@ def collapsed(
     return _read_out(p, p["cls"][:, None] + _merge(attention["output"], heads))
 
 
-def _collapsed_last(bank: Bank, p: Stacked, batch: Batch, touch: Touch) -> Float[Tensor, "models batch ..."]:
-    tokens = _encoded(bank, p, batch, touch.feed)
+def _collapsed_last(bank: Bank, p: Stacked, batch: Batch, ops: Touch) -> Float[Tensor, "models batch ..."]:
+    tokens = _encoded(bank, p, batch, ops.feed)
     cls = p["cls"][:, None].expand(-1, tokens.shape[1], -1)
     for layer in range(bank.depth - 1):
-        tokens, cls = _layer(bank, p, layer, tokens, cls, batch.present, touch)
+        tokens, cls = _layer(bank, p, layer, tokens, cls, batch.present, ops)
     last = bank.depth - 1
-    return _read_out(p, _heard(p, last, bank.scale[:, last], cls, tokens, batch.present, touch.ask))
+    return _read_out(p, _class_attended(p, last, bank.scale[:, last], cls, tokens, batch.present, ops.ask))
 
 
 def _layer(
-    bank: Bank, p: Stacked, layer: int, tokens: Tensor, cls: Tensor, present: Tensor | None, touch: Touch
+    bank: Bank, p: Stacked, layer: int, tokens: Tensor, cls: Tensor, present: Tensor | None, ops: Touch
 ) -> tuple[Tensor, Tensor]:
     """A layer before the last: the tokens (models, batch, length, embed) and the class token after it."""
-    scale, name, feed = bank.scale[:, layer], f"between.{layer}", _feed_of(bank, touch.feed)
+    scale, name, feed = bank.scale[:, layer], f"between.{layer}", _feed_of(bank, ops.feed)
     residual = bank.net.arch.residual
     if bank.net.arch.class_token == "every":
-        answer = _heard(p, layer, scale, cls, tokens, present, touch.ask)
+        answer = _class_attended(p, layer, scale, cls, tokens, present, ops.ask)
         cls = _fed(p, name, answer if residual else answer - cls, _feed_of(bank, fed), residual)
-    mixed = _mixed(p, layer, scale, tokens, present, touch.mix, residual)
+    mixed = _mixed(p, layer, scale, tokens, present, ops.mix, residual)
     return _fed(p, name, mixed, feed, residual), cls
 
 
@@ -200,30 +200,30 @@ def _fed(p: Stacked, name: str, x: Tensor, feed: Feed, residual: bool) -> Tensor
     return out.view(*x.shape[:-1], -1)
 
 
-def _heard(
-    p: Stacked, layer: int, scale: Tensor, cls: Tensor, tokens: Tensor, present: Tensor | None, ask: Ask
+def _class_attended(
+    p: Stacked, layer: int, scale: Tensor, cls: Tensor, tokens: Tensor, present: Tensor | None, attend: Ask
 ) -> Float[Tensor, "models batch embed"]:
-    """The class token after it has asked: its query is carried to the tokens, not their keys and values to it."""
-    return _answered(p, layer, cls, ask(tokens, _asking(p, layer, scale, cls), present))
+    """The class token after attention: its query is carried to the tokens, not their keys and values to it."""
+    return _class_updated(p, layer, cls, attend(tokens, _class_directions(p, layer, scale, cls), present))
 
 
-def _asking(p: Stacked, layer: int, scale: Tensor, cls: Tensor) -> Float[Tensor, "models batch heads embed"]:
+def _class_directions(p: Stacked, layer: int, scale: Tensor, cls: Tensor) -> Float[Tensor, "models batch heads embed"]:
     """The directions W_K,h^T W_Q,h cls along which the class token's heads look for tokens."""
     attention = _weights(p, layer)
     query = torch.einsum("kbe,khne->kbhn", cls, attention["query"]) * scale[:, None, None, None]
     return torch.einsum("kbhn,khne->kbhe", query, attention["key"])
 
 
-def _answered(p: Stacked, layer: int, cls: Tensor, heard: Tensor) -> Float[Tensor, "models batch embed"]:
-    """The class token with what its heads heard: values and outputs are applied to the mean state."""
+def _class_updated(p: Stacked, layer: int, cls: Tensor, pooled: Tensor) -> Float[Tensor, "models batch embed"]:
+    """The class token with what its heads attended to: values and outputs are applied to the mean state."""
     attention = _weights(p, layer)
-    return cls + _merge(attention["output"], _apply(attention["value"], heard))
+    return cls + _merge(attention["output"], _apply(attention["value"], pooled))
 
 
 def _mixed(
     p: Stacked, layer: int, scale: Tensor, tokens: Tensor, present: Tensor | None, mix: Mix, residual: bool = True
 ) -> Float[Tensor, "models batch length embed"]:
-    """The tokens after they have asked each other; queries, keys and values are one product."""
+    """The tokens after attention to each other; queries, keys and values are one product."""
     attention = _weights(p, layer)
     query = attention["query"] * scale[:, None, None, None]
     weights = torch.stack([query, attention["key"], attention["value"]], dim=1)  # models, 3, heads, head_dim, embed
@@ -245,21 +245,21 @@ def _states(bank: Bank, p: Stacked, batch: Batch) -> tuple[Tensor, Tensor]:
     for layer in range(bank.depth - 1):
         every = bank.net.arch.class_token == "every"
         both = torch.cat([tokens, cls], dim=2) if every else tokens
-        heard = _attend(p, layer, bank.scale[:, layer], both, tokens, batch.present)
-        both = both + heard if bank.net.arch.residual else heard
+        update = _attend(p, layer, bank.scale[:, layer], both, tokens, batch.present)
+        both = both + update if bank.net.arch.residual else update
         both = _fed(p, f"between.{layer}", both, _feed_of(bank, fed), bank.net.arch.residual)
         tokens, cls = (both[:, :, :-1], both[:, :, -1:]) if every else (both, cls)
     return tokens, cls
 
 
 def _attend(
-    p: Stacked, layer: int, scale: Tensor, asking: Tensor, tokens: Tensor, present: Tensor | None
+    p: Stacked, layer: int, scale: Tensor, queries: Tensor, tokens: Tensor, present: Tensor | None
 ) -> Float[Tensor, "models batch to embed"]:
     query, key, value, output = _weights(p, layer).values()
-    q = _heads(asking, query * scale[:, None, None, None])
+    q = _heads(queries, query * scale[:, None, None, None])
     k, v = _heads(tokens, key), _heads(tokens, value)
     mixed = softmax(q @ k.mT, present) @ v  # models, batch, heads, to, head_dim
-    return _merge(output, mixed.transpose(2, 3).flatten(1, 2)).view(asking.shape)
+    return _merge(output, mixed.transpose(2, 3).flatten(1, 2)).view(queries.shape)
 
 
 def _heads(x: Tensor, weight: Tensor) -> Float[Tensor, "models batch heads tokens head_dim"]:

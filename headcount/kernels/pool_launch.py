@@ -20,11 +20,11 @@ FULL, FEW = 1024, 16  # programs that keep a device busy, and the most of a memb
 
 def packed(data: Float[Tensor, "sets samples length features"]) -> Float16[Tensor, "sets samples length lanes"]:
     """[x, 1] rounded to float16 and, beside it, what the rounding left out."""
-    features, room = data.shape[-1], lanes(data.shape[-1])
-    out = torch.zeros(*data.shape[:-1], room, dtype=torch.float16, device=data.device)
+    features, lane_count = data.shape[-1], lanes(data.shape[-1])
+    out = torch.zeros(*data.shape[:-1], lane_count, dtype=torch.float16, device=data.device)
     out[..., :features] = data
     out[..., features] = 1
-    out[..., room // 2 : room // 2 + features] = data - out[..., :features]
+    out[..., lane_count // 2 : lane_count // 2 + features] = data - out[..., :features]
     return out
 
 
@@ -70,12 +70,12 @@ class PoolLaunch:
         lengths = batch.which if batch.present is None else batch.present.sum(dim=1)
         self.inputs = (data, batch.which, batch.rows.contiguous(), lengths)
         self.sizes = (samples, self.batch, longest, self.heads, self.width)
-        room = lanes(features) if half else max(16, power(features + 1))
+        lane_count = lanes(features) if half else max(16, power(features + 1))
         self.constants: dict[str, object] = {
             "FEATURES": features,
-            "LANES": room,
-            "SLOTS": room // 2 if half else room,
-            "STRIDE": room if half else features,
+            "LANES": lane_count,
+            "SLOTS": lane_count // 2 if half else lane_count,
+            "STRIDE": lane_count if half else features,
             "RAGGED": batch.present is not None,
             "PRECISION": tile.precision,
             "num_stages": tile.stages,
@@ -104,7 +104,7 @@ class PoolLaunch:
         self,
         weight: Tensor, bias: Tensor, directions: Tensor, level: Tensor, slopes: ScaledSlopes,
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-        """The programs' shares of the gradients of weight, bias and directions."""
+        """The programs' partial gradients of weight, bias and directions."""
         grid, constants = self._cut()
         shapes = (weight.shape[1:], bias.shape[1:], directions.shape[1:])
         d_weight, d_bias, d_directions = (weight.new_empty(*grid, *shape) for shape in shapes)

@@ -41,7 +41,7 @@ class HeadMaps(NamedTuple):
 
 
 class TailShares(NamedTuple):
-    """The tail's programs' shares of the gradients of the maps: (models, programs, *its shape)."""
+    """The tail's programs' partial gradients of the maps: (models, programs, *its shape)."""
 
     before: Tensor
     after: Tensor
@@ -67,9 +67,9 @@ def gradient_by_heads(bank: Bank, batch: Batch, tile: Tile) -> Float[Tensor, "mo
     launch = PoolLaunch(batch, maps.directions, tile)
     pooled, level = launch.forward(weight, bias, maps.directions, launch.kind)
     slope = torch.empty_like(pooled, dtype=launch.slope_kind)
-    slopes, shares = _tail(bank, cut, maps, pooled, level, batch.target.contiguous(), slope)
+    slopes, partials = _tail(bank, cut, maps, pooled, level, batch.target.contiguous(), slope)
     first = launch.backward(weight, bias, maps.directions, level, slopes)
-    return _unfolded(bank, cut, maps, shares, *first)
+    return _unfolded(bank, cut, maps, partials, *first)
 
 
 class _Cut:
@@ -117,37 +117,37 @@ def _tail(
     parts, new = -(-samples // count), maps.shift.new_empty
     thin = (models, parts, heads, cut.head_dim)
     before, after, wide = new(*thin, width), new(*thin, width), new(models, parts, width)
-    shares = TailShares(before, after, new(thin), wide, torch.empty_like(wide), new(models, parts))
+    partials = TailShares(before, after, new(thin), wide, torch.empty_like(wide), new(models, parts))
     loss, sizes, delta = new(models, parts), new(models, parts), torch.empty_like(level[0])
     tail_by_heads[(models, parts)](
         pooled, level[1], target, maps.before, maps.after, maps.still, maps.largest, maps.shift, out_weight, out_bias,
-        loss, slope, delta, sizes, *shares,
+        loss, slope, delta, sizes, *partials,
         cut.places["row"], samples, heads, cut.head_dim, width, cut.groups,
         DIM=max(16, power(cut.head_dim)), WIDTH=cut.wide, SAMPLES=count, PRECISION=cut.tile.precision,
         num_warps=cut.tile.tail_warps, num_stages=1, maxnreg=cut.tile.tail_registers if cut.wide <= 64 else None,
     )  # fmt: skip
-    return ScaledSlopes(slope, delta, sizes, count), shares
+    return ScaledSlopes(slope, delta, sizes, count), partials
 
 
 def _unfolded(
-    bank: Bank, cut: _Cut, maps: HeadMaps, shares: TailShares, d_weight: Tensor, d_bias: Tensor, d_directions: Tensor
+    bank: Bank, cut: _Cut, maps: HeadMaps, partials: TailShares, d_weight: Tensor, d_bias: Tensor, d_directions: Tensor
 ) -> Tensor:
-    """All shares added up and taken back to the member's parameters."""
+    """All partial gradients added up and taken back to the member's parameters."""
     theta, models = bank.theta.detach(), len(bank.theta)
-    out, parts = torch.empty_like(theta), {"parts": d_weight.shape[1], "tail_parts": shares.still.shape[1]}
+    out, parts = torch.empty_like(theta), {"parts": d_weight.shape[1], "tail_parts": partials.still.shape[1]}
     asked, before, after = (torch.empty_like(maps.before, dtype=theta.dtype) for _ in range(3))
     still, d_asking = torch.empty_like(maps.still), torch.empty_like(maps.still)
     exact = "half" if cut.tile.precision == "half" else cut.exact
     maps_backward[(models, cut.groups)](
-        theta, bank.scale, out, maps.asking, d_directions, shares.before, shares.after, shares.still,
+        theta, bank.scale, out, maps.asking, d_directions, partials.before, partials.after, partials.still,
         asked, before, after, still, d_asking,
         **cut.at("cls", "outer", "moved", "query", "key", "value", "output", "inner"),
         **cut.sizes, **parts, **cut.rows, PRECISION=exact,
     )  # fmt: skip
     states = min(cut.tile.states, max(16, power(cut.embed)))
     states_backward[(models, -(-cut.embed // states))](
-        theta, out, asked, before, after, still, d_asking, shares.shift,
-        d_weight, d_bias, shares.out_weight, shares.out_bias,
+        theta, out, asked, before, after, still, d_asking, partials.shift,
+        d_weight, d_bias, partials.out_weight, partials.out_bias,
         **cut.places, **cut.sizes, **parts, FEATURES=cut.features, LANES=power(cut.features),
         STATES=states, CHUNK=min(32, max(16, power(cut.heads * cut.head_dim))), WIDTH=cut.wide, PRECISION=exact,
         num_warps=4, num_stages=1,

@@ -65,15 +65,15 @@ class FeedTile:
         >>> FeedTile().cut(100, 128, 48, back=True) is None
         True
         """
-        taken, given = (max(16, power(n)) for n in (inputs, outputs))
-        if max(taken, given) > self.widest:
+        padded_inputs, padded_outputs = (max(16, power(n)) for n in (inputs, outputs))
+        if max(padded_inputs, padded_outputs) > self.widest:
             return None
         chunk, rows = max(16, min(self.hidden, power(hidden))), self.rows // 2 if norm and back else self.rows
-        return {"ROWS": rows, "INPUTS": taken, "CHUNK": chunk, "OUTPUTS": given, "num_warps": 4}
+        return {"ROWS": rows, "INPUTS": padded_inputs, "CHUNK": chunk, "OUTPUTS": padded_outputs, "num_warps": 4}
 
 
 def spread(models: int, tiles: int, warps: int, resident: int = 8, processors: int = 132) -> int:
-    """Programs of each member so that the device is full and nobody waits long for the last.
+    """Programs of each member so that the device is full and none waits long for the last.
 
     The number with the fewest rounds of tiles, `resident` warps of each multiprocessor at a time; to begin and to end,
     a program takes as long as for four tiles.

@@ -60,15 +60,15 @@ class Answer:
     def headline(self) -> str:
         """The answer as a title."""
         if self.claim.predicate is Predicate.CANNOT_SAY:
-            said = str(replace(self.claim, reason="", evidence=None))
-            return f"{said[:1].upper()}{said[1:]}"
-        said = f"Attention is {self.verdict}"
+            sentence = str(replace(self.claim, reason="", evidence=None))
+            return f"{sentence[:1].upper()}{sentence[1:]}"
+        sentence = f"Attention is {self.verdict}"
         if not self.worth or self.heads is None:
-            return said
+            return sentence
         claim = self.heads_claim
         firm = claim is not None and claim.predicate is Predicate.ENOUGH and claim.value == self.heads
         firm = firm and not self.deeper
-        return f"{said}: {self.block}" if firm else f"{said}; heads and layers are open"
+        return f"{sentence}: {self.block}" if firm else f"{sentence}; heads and layers are open"
 
     @property
     def block(self) -> str:
@@ -78,8 +78,8 @@ class Answer:
     @property
     def heads_claim(self) -> Claim | None:
         """How many heads the advised depth takes."""
-        found = next((one for one in self.counts if one.layers == self.layers), None)
-        return None if found is None else found.claim(self.compared[0].splits, self.entering)
+        count = next((one for one in self.counts if one.layers == self.layers), None)
+        return None if count is None else count.claim(self.compared[0].splits, self.entering)
 
     @property
     def advice(self) -> str:
@@ -93,8 +93,8 @@ class Answer:
         claim = self.heads_claim
         if claim is None:
             return "How many heads it takes cannot be said yet."
-        said = str(claim)
-        first = f"{said[:1].upper()}{said[1:]}."
+        sentence = str(claim)
+        first = f"{sentence[:1].upper()}{sentence[1:]}."
         if self.deeper:
             return f"{first} {self.deeper}."
         if self.heads != claim.value:
@@ -172,38 +172,44 @@ def answer(scores: Sequence[SplitErrors], held: Conditions | None = None) -> Ans
     word, reason, missing = _judged(both, held)
     counts = head_counts(scores, splits, held.tolerance, held.tested)
     heads, layers = advised(scores, splits, held.tolerance)
-    mine = next((one for one in counts if one.layers == layers), None)
-    deeper = deeper_words(scores, mine)
+    at_depth = next((one for one in counts if one.layers == layers), None)
+    deeper = deeper_words(scores, at_depth)
     if word is Predicate.WORTH_IT:
-        missing = missing or _open(mine, deeper, len(splits), held)
+        missing = missing or _open(at_depth, deeper, len(splits), held)
     fewer = tuple(one.fewer for one in counts if one.fewer is not None)
     return Answer(
-        _claimed(both, word, reason), heads, layers, (worth, *fewer), missing, _asked(missing, mine, held), counts,
+        _claimed(both, word, reason), heads, layers, (worth, *fewer), missing, _needed(missing, at_depth, held), counts,
         held.tolerance, held.entering, _prepared(scores), deeper,
     )  # fmt: skip
 
 
-def _nobody(held: Conditions) -> Answer:
+def _nobody(conditions: Conditions) -> Answer:
     reason = "not one split has everybody in it, and more time is needed"
     claim = Claim("attention", Predicate.CANNOT_SAY, basis=Basis("measured"), reason=reason)
-    return Answer(claim, missing="time", ask={"budget": "more"}, tolerance=held.tolerance, entering=held.entering)
+    return Answer(
+        claim, missing="time", ask={"budget": "more"}, tolerance=conditions.tolerance, entering=conditions.entering
+    )
 
 
-def _open(mine: HeadCount | None, deeper: str, splits: int, held: Conditions) -> Missing:
+def _open(count: HeadCount | None, deeper: str, splits: int, conditions: Conditions) -> Missing:
     """What is missing where the verdict is known: counts beyond the largest, or what tells counts and depths apart."""
-    if mine is None:
+    if count is None:
         return ""
-    if mine.at_edge:
+    if count.at_edge:
         return "heads"
-    if mine.decided and not deeper:
+    if count.decided and not deeper:
         return ""
-    return "splits" if splits < held.most_splits else "sequences"
+    return "splits" if splits < conditions.most_splits else "sequences"
 
 
-def _asked(missing: Missing, mine: HeadCount | None, held: Conditions) -> Mapping[str, Any] | None:
+def _needed(missing: Missing, count: HeadCount | None, conditions: Conditions) -> Mapping[str, Any] | None:
     """The arguments that would bring it."""
-    more = f"1-{2 * mine.most}" if mine is not None else ""
-    known = {"steps": {"steps": 4 * held.steps}, "splits": {"splits": held.most_splits}, "heads": {"heads": more}}
+    more = f"1-{2 * count.most}" if count is not None else ""
+    known = {
+        "steps": {"steps": 4 * conditions.steps},
+        "splits": {"splits": conditions.most_splits},
+        "heads": {"heads": more},
+    }
     return known.get(missing)
 
 
@@ -211,15 +217,15 @@ def _claimed(both: TwoSides, word: Predicate, reason: str) -> Claim:
     """The verdict with the interval of the gain, and whom attention was compared with."""
     worth, count = both.worth, len(both.splits)
     gain = (_short(1 - worth.high), _short(1 - worth.low)) if math.isfinite(worth.high) else None
-    seen = Evidence(planned=count, entered=count, interval=gain, level=CONFIDENCE)
+    evidence = Evidence(planned=count, entered=count, interval=gain, level=CONFIDENCE)
     against = Comparison(worth.other, "ours", worth.ratio)
     basis = Basis("measured", n=count)
-    return Claim("attention", word, 1 - worth.ratio, basis, compared=against, evidence=seen, reason=reason)
+    return Claim("attention", word, 1 - worth.ratio, basis, compared=against, evidence=evidence, reason=reason)
 
 
-def _judged(both: TwoSides, held: Conditions) -> tuple[Predicate, str, Missing]:
+def _judged(both: TwoSides, conditions: Conditions) -> tuple[Predicate, str, Missing]:
     """The word, why, and what is missing for another one."""
-    count, worth, rarest = len(both.splits), both.worth, held.rarest
+    count, worth, rarest = len(both.splits), both.worth, conditions.rarest
     if rarest is not None and rarest[1] < LEAST_POSITIVES:
         few = f"the rarest class has only {counted(rarest[1], 'sequence')}, and at least {LEAST_POSITIVES} are needed"
         return Predicate.CANNOT_SAY, few, "positives"
@@ -238,20 +244,20 @@ def _judged(both: TwoSides, held: Conditions) -> tuple[Predicate, str, Missing]:
         left = f", at most {FLOOR} of the constant's error is left to gain" if both.little and left else left
         return Predicate.NOT_WORTH_IT, f"{both.levels}{left}", ""
     between = f"{both.levels}, a ratio of [{worth.low:.2g}, {worth.high:.2g}] by {counted(count, 'split')}"
-    return Predicate.CANNOT_SAY, between, "splits" if count < held.most_splits else "sequences"
+    return Predicate.CANNOT_SAY, between, "splits" if count < conditions.most_splits else "sequences"
 
 
-def _up(share: float) -> str:
+def _up(fraction: float) -> str:
     """A share in whole hundredths, rounded away from 0."""
-    return f"{math.ceil(round(100 * share, 6))}%"
+    return f"{math.ceil(round(100 * fraction, 6))}%"
 
 
-def _short(share: float) -> float:
+def _short(value: float) -> float:
     """Two digits, and above 0 what was."""
-    return float(f"{share:.2g}")
+    return float(f"{value:.2g}")
 
 
 def _prepared(scores: Sequence[SplitErrors]) -> float | None:
     """The error of one head on tokens that a feed-forward prepares, where that was tried."""
-    found = next((one for one in scores if one.attends and not one.standard), None)
-    return None if found is None else found.mean(found.outer)
+    score = next((one for one in scores if one.attends and not one.standard), None)
+    return None if score is None else score.mean(score.outer)

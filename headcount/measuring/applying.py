@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from headcount.files import arrays_in, whole
+from headcount.files import arrays_in, atomic_write
 from headcount.measuring.fitted import FittedModel
 from headcount.measuring.sequences import padded
 from headcount.measuring.tables import Columns, as_numbers, read_csv
@@ -30,27 +30,27 @@ def predictions(model: FittedModel, data: str | Path, sequence: str | None = Non
         {"sequence": name, "prediction": value} for name, value in zip(names, model.predict(x).tolist(), strict=True)
     ]
     if model.classes:
-        for row, shares in zip(rows, model.predict_proba(x).tolist(), strict=True):
-            row |= {f"p({label})": share for label, share in zip(model.classes, shares, strict=True)}
+        for row, probabilities in zip(rows, model.predict_proba(x).tolist(), strict=True):
+            row |= {f"p({label})": probability for label, probability in zip(model.classes, probabilities, strict=True)}
     return rows
 
 
 def write_predictions(rows: list[dict[str, object]], path: Path) -> None:
     """The rows as CSV, whole or not at all."""
-    with whole(path) as scratch, Path(scratch).open("w", newline="", encoding="utf-8") as file:
+    with atomic_write(path) as scratch, Path(scratch).open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(rows[0] if rows else ("sequence", "prediction"))
         writer.writerows(row.values() for row in rows)
 
 
 def _npz(model: FittedModel, path: Path) -> tuple[list[Any], Any]:
-    held = arrays_in(path)
-    if "x" not in held:
-        raise ValueError(f"{path} lacks 'x'; it has {', '.join(held) or 'no arrays'}")
+    arrays = arrays_in(path)
+    if "x" not in arrays:
+        raise ValueError(f"{path} lacks 'x'; it has {', '.join(arrays) or 'no arrays'}")
     if model.letters:
-        counts = held.get("lengths", np.full(len(held["x"]), np.shape(held["x"])[1]))
-        return list(range(len(held["x"]))), [one[:n].tolist() for one, n in zip(held["x"], counts, strict=True)]
-    tokens, lengths = padded(held["x"], held.get("lengths"))
+        counts = arrays.get("lengths", np.full(len(arrays["x"]), np.shape(arrays["x"])[1]))
+        return list(range(len(arrays["x"]))), [one[:n].tolist() for one, n in zip(arrays["x"], counts, strict=True)]
+    tokens, lengths = padded(arrays["x"], arrays.get("lengths"))
     return list(range(len(tokens))), [one[:count] for one, count in zip(tokens, lengths, strict=True)]
 
 

@@ -179,7 +179,7 @@ def _for_trees(part: Part, letters: int) -> Float[np.ndarray, "samples features"
     return np.concatenate([flat, _pooled(part, letters)], axis=1)
 
 
-def _logits(shares: np.ndarray, known: np.ndarray, y: np.ndarray) -> Float[np.ndarray, "samples classes"]:
-    logits = np.full((len(shares), y.shape[1]), -16.0)
-    logits[:, known] = np.log(np.maximum(shares, 1e-7))
+def _logits(probabilities: np.ndarray, known: np.ndarray, y: np.ndarray) -> Float[np.ndarray, "samples classes"]:
+    logits = np.full((len(probabilities), y.shape[1]), -16.0)
+    logits[:, known] = np.log(np.maximum(probabilities, 1e-7))
     return logits

@@ -48,8 +48,8 @@ class Clock:
         """Seconds of the wall for each that the processor gave: 1 on an idle machine."""
         if self.used is None:
             return 1.0
-        wall, given = self.now() - self._start[0], self.used() - self._start[1]
-        return max(1.0, wall / max(given, 1e-3)) if wall > LEAST_WRITING else 1.0
+        wall, processor = self.now() - self._start[0], self.used() - self._start[1]
+        return max(1.0, wall / max(processor, 1e-3)) if wall > LEAST_WRITING else 1.0
 
     def rested(self, seconds: float) -> None:
         """So long nothing was asked of this process: that the processor gave it nothing tells of no other work."""

@@ -160,13 +160,13 @@ def _alive(one: Contestant, scores: Sequence[SplitErrors], tolerance: float) -> 
     """
     if not one.heads:
         return True
-    mine = next((score for score in scores if score.name == one.name), None)
-    if mine is None:
+    own = next((score for score in scores if score.name == one.name), None)
+    if own is None:
         return False
-    rivals = [score for score in scores if score.attends == one.attends and score.depth <= mine.depth]
+    rivals = [score for score in scores if score.attends == one.attends and score.depth <= own.depth]
     best = min(rivals, key=lambda score: score.mean(score.outer))
     bound = within(tolerance, best.mean(best.outer))
-    return compare(mine.blocks, best.blocks, (mine.name, best.name)).low <= bound
+    return compare(own.blocks, best.blocks, (own.name, best.name)).low <= bound
 
 
 def facts(data: Sequences) -> dict[str, str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.torch import load_file, save_file
 
-from headcount.files import make_folder, whole
+from headcount.files import atomic_write, make_folder
 from headcount.measuring.baselines import fit_baseline, losses_of, lost
 from headcount.measuring.clock import Clock, OutOfTime
 from headcount.measuring.contestants import ZERO_HEADS, Contestant, KeptNetwork
@@ -65,14 +65,14 @@ class Trials:
         """One contestant on one split, judged on the outer part."""
         fold = prepare(self.data, self.splits[number])
         letters, device = len(self.data.letters), self.device
-        way = Fitting(self.plan, self.steps, number, letters, address(of), device, self.clock.look)
+        fitting = Fitting(self.plan, self.steps, number, letters, address(of), device, self.clock.look)
         began = time.process_time()
         searched: Searched | None = None
         setting, parameters = None, 0
         if contestant == ZERO_HEADS:
-            predicted, setting, parameters = fit_zero_heads(fold, way)
+            predicted, setting, parameters = fit_zero_heads(fold, fitting)
         elif contestant.heads:
-            searched = fit_network(contestant, fold, way)
+            searched = fit_network(contestant, fold, fitting)
             predicted, setting, parameters = searched.predicted, searched.setting, searched.net.shape.parameters
             self.keep(searched.net, of)
         else:
@@ -112,7 +112,7 @@ class Trials:
         """Write a network beside its row."""
         path = self.folder / "networks" / f"{address(of)}.safetensors"
         make_folder(path.parent)
-        with whole(path) as scratch:
+        with atomic_write(path) as scratch:
             save_file({name: p.contiguous() for name, p in net.state_dict().items()}, scratch)
 
     def network(self, kept: KeptNetwork) -> tuple[Encoder, Fold]:

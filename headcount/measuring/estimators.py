@@ -51,10 +51,10 @@ class _Estimator(BaseEstimator):
         )
         if len(plan.rates) == 1:
             plan = replace(plan, dropouts=plan.dropouts[:1])
-        way = Fitting(plan, self.steps, self.random_state or 0, len(data.letters))
+        fitting = Fitting(plan, self.steps, self.random_state or 0, len(data.letters))
         with one_thread():
-            found = [fit_network(network(h, self.layers), fold, way) for h in counts]
-        best = min(found, key=lambda one: one.predicted.inner)
+            searched = [fit_network(network(h, self.layers), fold, fitting) for h in counts]
+        best = min(searched, key=lambda one: one.predicted.inner)
         return FittedModel(best.net, fold.scale, classes, (), data.letters)
 
     def _sequences(self, X: Any, y: np.ndarray, classes: tuple[Any, ...]) -> Sequences:
@@ -126,8 +126,8 @@ class Classifier(ClassifierMixin, _Estimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """A class for each sequence, as it was given."""
-        shares = self.predict_proba(X)
-        return self.classes_[shares.argmax(axis=1)]
+        probabilities = self.predict_proba(X)
+        return self.classes_[probabilities.argmax(axis=1)]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The share of each class."""
@@ -151,6 +151,6 @@ def _is_ragged(X: Any) -> bool:
 def _inner(count: int, seed: int) -> Split:
     """A sixth to choose by; few samples are all trained on and chosen by."""
     rows = np.random.default_rng(seed).permutation(count)
-    held = count // 6 if count >= APART else 0
-    training, inner = np.sort(rows[held:]), np.sort(rows[:held] if held else rows)
+    held_out = count // 6 if count >= APART else 0
+    training, inner = np.sort(rows[held_out:]), np.sort(rows[:held_out] if held_out else rows)
     return Split(training, inner, inner, "at random")

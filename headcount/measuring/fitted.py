@@ -14,7 +14,7 @@ from jaxtyping import Float
 from safetensors.torch import save as tensor_bytes
 from torch import Tensor, nn
 
-from headcount.files import whole
+from headcount.files import atomic_write
 from headcount.frozen import decode
 from headcount.measuring.preparing import Scaling, scaled
 from headcount.measuring.searching import outputs_on
@@ -111,7 +111,7 @@ class FittedModel:
             "letters": self.letters,
             "window": self.window,
         }
-        with whole(path) as scratch:
+        with atomic_write(path) as scratch:
             weights = {name: p.contiguous() for name, p in self.net.state_dict().items()}
             scratch.write_bytes(tensor_bytes(weights, {KEY: json.dumps(about)}))  # as open to others as the folder says
         return path
@@ -151,10 +151,10 @@ class InUnits(nn.Module):
 
     def _scaled(self, x: Tensor) -> Tensor:
         values = (x - self.get_buffer("x_mean")) * self.get_buffer("x_factor")
-        gone = torch.isnan(values)
-        marks = [gone[:, :, k : k + 1].to(values.dtype) for k in self.missing]
-        filled = torch.where(gone, torch.zeros_like(values), values)
-        return torch.cat([filled, *marks], dim=2).float()
+        missing = torch.isnan(values)
+        indicators = [missing[:, :, k : k + 1].to(values.dtype) for k in self.missing]
+        filled = torch.where(missing, torch.zeros_like(values), values)
+        return torch.cat([filled, *indicators], dim=2).float()
 
 
 def load(path: str | Path) -> FittedModel:
@@ -162,17 +162,17 @@ def load(path: str | Path) -> FittedModel:
     weights, about = tensors_in(path)
     if KEY not in about:
         raise ValueError(f"{path}: is no model; `headcount measure` writes one where it is told a `model`")
-    said = decode(_SavedModel, json.loads(about[KEY]), f"the description in {path}")
-    net = said.shape.module()
+    saved = decode(_SavedModel, json.loads(about[KEY]), f"the description in {path}")
+    net = saved.shape.module()
     own = {name: tuple(p.shape) for name, p in net.state_dict().items()}
     if own != {name: tuple(p.shape) for name, p in weights.items()}:
         raise ValueError(f"{path}: the weights do not fit the shape that the file describes")
     net.load_state_dict(weights)
-    outputs, scale = said.shape.outputs, said.scale
+    outputs, scale = saved.shape.outputs, saved.scale
     sizes = (scale.features, len(scale.y_mean), len(scale.y_spread))
-    if sizes != (said.shape.token_dim, outputs, outputs) or len(said.classes) not in (0, outputs):
+    if sizes != (saved.shape.token_dim, outputs, outputs) or len(saved.classes) not in (0, outputs):
         raise ValueError(f"{path}: the scaling does not fit the shape that the file describes")
-    return FittedModel(net.eval(), scale, said.classes, said.features, said.letters, said.window)
+    return FittedModel(net.eval(), scale, saved.classes, saved.features, saved.letters, saved.window)
 
 
 @dataclass(frozen=True)

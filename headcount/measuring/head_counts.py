@@ -64,14 +64,14 @@ class HeadCount:
     @property
     def why(self) -> str:
         """What fewer heads cost, what more do, and what is open."""
-        said = [f"the error is {self.error:.3g}"]
+        phrases = [f"the error is {self.error:.3g}"]
         if self.fewer is not None and math.isfinite(self.fewer.ratio):
-            said.append(f"of {self.fewer.one} {self.error * self.fewer.ratio:.3g}")
+            phrases.append(f"of {self.fewer.one} {self.error * self.fewer.ratio:.3g}")
         if self.hurts is not None:
-            said.append(f"from {self.hurts} heads on it is larger again")
+            phrases.append(f"from {self.hurts} heads on it is larger again")
         if not self.decided:
-            said.append(f"{self.interval} is open")
-        return ", ".join(said)
+            phrases.append(f"{self.interval} is open")
+        return ", ".join(phrases)
 
 
 def within(tolerance: float, smallest: float) -> float:
@@ -87,42 +87,42 @@ def head_counts(
     The best is sought among the counts that are on the most splits of their depth, two at least unless there is but
     one; others were given up, or are yet to come.
     """
-    found = []
+    counts = []
     for depth in sorted({one.depth for one in scores if one.standard}):
-        mine = sorted((one for one in scores if one.standard and one.depth == depth), key=lambda one: one.heads)
-        own = max(([s for s in splits if s in one.outer] for one in mine), key=len)
+        of_depth = sorted((one for one in scores if one.standard and one.depth == depth), key=lambda one: one.heads)
+        own = max(([s for s in splits if s in one.outer] for one in of_depth), key=len)
         if len(own) >= min(2, len(splits)):
-            found.append(_counted(mine, depth, own, tolerance, tested))
-    return tuple(found)
+            counts.append(_counted(of_depth, depth, own, tolerance, tested))
+    return tuple(counts)
 
 
 def _counted(
-    mine: Sequence[SplitErrors],
+    errors: Sequence[SplitErrors],
     depth: int,
     splits: Sequence[int],
     tolerance: float,
     tested: Sequence[int],
 ) -> HeadCount:
-    best = min((one for one in mine if set(splits) <= set(one.outer)), key=lambda one: one.mean(splits))
+    best = min((one for one in errors if set(splits) <= set(one.outer)), key=lambda one: one.mean(splits))
     smallest = best.mean(splits)
     bound = within(tolerance, smallest)
-    against = [compare(one.blocks, best.blocks, (one.name, best.name)) for one in mine]
-    pairs = [(one, versus) for one, versus in zip(mine, against, strict=True) if versus.splits]
+    against = [compare(one.blocks, best.blocks, (one.name, best.name)) for one in errors]
+    pairs = [(one, versus) for one, versus in zip(errors, against, strict=True) if versus.splits]
     low, heads, high = (
         next(one for one, versus in pairs if one is best or value(versus) <= bound)
         for value in (lambda v: v.low, lambda v: v.ratio, lambda v: v.high)
     )  # in this order, since an interval holds its ratio
     worse = (one.heads for one, v in pairs if one.heads > best.heads and v.low > 1 and v.ratio > bound)
-    place = mine.index(heads)
+    place = errors.index(heads)
     fewer = None
     if place:
-        before = mine[place - 1]
+        before = errors[place - 1]
         fewer = compare(before.blocks, heads.blocks, (before.name, heads.name))
-    have = {one.heads for one in mine}
+    have = {one.heads for one in errors}
     worst = max((one.heads for one, _ in pairs if one.heads < low.heads), default=0)  # shown to be too few
     untested = tuple(h for h in tested if worst < h < high.heads and h not in have)
     least = min((low.heads, *untested))
-    counts = heads.heads, least, high.heads, best.heads, mine[-1].heads
+    counts = heads.heads, least, high.heads, best.heads, errors[-1].heads
     return HeadCount(depth, *counts, mean_error(heads.outer.values()), smallest, untested, next(worse, None), fewer)
 
 
@@ -149,16 +149,18 @@ def deeper_words(scores: Sequence[SplitErrors], advised: HeadCount | None) -> st
     """More layers whose error was smaller where both were tried, beyond what layers must bring, but not shown to be."""
     if advised is None:
         return ""
-    mine = next(one for one in scores if one.standard and (one.depth, one.heads) == (advised.layers, advised.heads))
-    found = []
+    advised_errors = next(
+        one for one in scores if one.standard and (one.depth, one.heads) == (advised.layers, advised.heads)
+    )
+    deeper = []
     for one in scores:
-        both = sorted(set(one.outer) & set(mine.outer))
+        both = sorted(set(one.outer) & set(advised_errors.outer))
         if one.standard and one.depth > advised.layers and both:
-            gained = mine.mean(both) - one.mean(both)
-            if gained > max(LEAD * mine.mean(both), FLOOR):
-                found.append((one.mean(both), mine.mean(both), one, len(both)))
-    if not found:
+            gained = advised_errors.mean(both) - one.mean(both)
+            if gained > max(LEAD * advised_errors.mean(both), FLOOR):
+                deeper.append((one.mean(both), advised_errors.mean(both), one, len(both)))
+    if not deeper:
         return ""
-    level, ours, best, count = min(found, key=lambda each: each[:2])
+    level, ours, best, count = min(deeper, key=lambda each: each[:2])
     block = f"{counted(best.heads, 'head')} in {counted(best.depth, 'layer')} had {level:.3g} against {ours:.3g}"
     return f"{block} on {counted(count, 'split')}, which does not tell yet"

@@ -79,9 +79,9 @@ def _cut_texts(x: Any, by: str, name: str) -> list[list[str]]:
 
 
 def _sequences_of(arrays: Mapping[str, Any]) -> tuple[Any, Any]:
-    given = [key for key in ("lengths", "mask", "offsets") if key in arrays]
-    if len(given) > 1:
-        raise ValueError(f"{' and '.join(given)} say the same; give one of them")
+    descriptions = [key for key in ("lengths", "mask", "offsets") if key in arrays]
+    if len(descriptions) > 1:
+        raise ValueError(f"{' and '.join(descriptions)} say the same; give one of them")
     if "offsets" in arrays:
         return _cut(np.asarray(arrays["x"]), np.asarray(arrays["offsets"])), None
     if "mask" in arrays:
@@ -161,10 +161,10 @@ def _from_function(text: str, how: Reading) -> Sequences:
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
     try:
-        found = getattr(importlib.import_module(module), name)
+        source = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as problem:
         raise ValueError(f"{text} cannot be imported: {problem}") from None
-    returned = found() if callable(found) else found
+    returned = source() if callable(source) else source
     if isinstance(returned, Sequences):
         return returned
     if isinstance(returned, tuple) and len(returned) == 2:

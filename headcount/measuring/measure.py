@@ -67,21 +67,21 @@ def measure(
     check_device(device)
     start = time.monotonic() if began is None else began
     clock = Clock(budget, start, used=time.process_time)
-    given = _given(data, target, reading)
-    asked = {"heads": None if heads is None else tuple(heads), "layers": layers, "steps": steps, "splits": splits}
-    settled = replace(plan or StudyPlan(), **{name: value for name, value in asked.items() if value is not None})
+    loaded = _sequences(data, target, reading)
+    requested = {"heads": None if heads is None else tuple(heads), "layers": layers, "steps": steps, "splits": splits}
+    settled = replace(plan or StudyPlan(), **{name: value for name, value in requested.items() if value is not None})
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory()) if store is None else store
         stack.enter_context(one_thread())
-        contest = Contest.of(given, settled, Path(folder), clock, say, device, workers)
-        said = facts(given)
-        say(f"{said['sequences']} of {said['tokens']}; the target is {said['target']}.")
-        for line in notes(given, contest.trials.splits[0]):
+        contest = Contest.of(loaded, settled, Path(folder), clock, say, device, workers)
+        summary = facts(loaded)
+        say(f"{summary['sequences']} of {summary['tokens']}; the target is {summary['target']}.")
+        for line in notes(loaded, contest.trials.splits[0]):
             say(line)
-        found = Measurement(contest.run())
-        if model is not None and (kept := found.saved) is not None:
-            saved_model(contest.trials, kept).save(model)
-    return replace(found, files=write_measured(found, command=command))
+        measurement = Measurement(contest.run())
+        if model is not None and (chosen := measurement.saved) is not None:
+            saved_model(contest.trials, chosen).save(model)
+    return replace(measurement, files=write_measured(measurement, command=command))
 
 
 def saved_model(trials: Trials, kept: KeptNetwork) -> FittedModel:
@@ -92,7 +92,7 @@ def saved_model(trials: Trials, kept: KeptNetwork) -> FittedModel:
     return FittedModel(net, fold.scale, data.classes, data.features, data.letters, window)
 
 
-def _given(data: Any, target: Any, reading: Reading | None) -> Sequences:
+def _sequences(data: Any, target: Any, reading: Reading | None) -> Sequences:
     if isinstance(data, Sequences):
         return data
     if isinstance(data, str | Path):

@@ -60,19 +60,19 @@ def write_measured(found: Measurement, *, command: str = "") -> dict[str, str]:
 
 def again_words(found: Measurement) -> str:
     """What is missing, with the arguments that would bring it."""
-    missing, ask = found.answer.missing, dict(found.answer.ask or {})
-    given = found.study.spec.get("budget")
+    missing, arguments = found.answer.missing, dict(found.answer.ask or {})
+    budget = found.study.spec.get("budget")
     if not missing:
         return ""
-    if ask and given is not None and missing != "heads":
-        return f"four times the time, {4 * given:g} s"
-    if not ask:
+    if arguments and budget is not None and missing != "heads":
+        return f"four times the time, {4 * budget:g} s"
+    if not arguments:
         return f"more {missing}"
-    return ", ".join(f"{name} = {value}" for name, value in ask.items())
+    return ", ".join(f"{name} = {value}" for name, value in arguments.items())
 
 
-def _figures(found: Measurement) -> dict[str, Markup]:
-    return {"curves": both("curves", *(heads_figure(found, sizes[0]) for sizes in (WIDE, NARROW)))}
+def _figures(measurement: Measurement) -> dict[str, Markup]:
+    return {"curves": both("curves", *(heads_figure(measurement, sizes[0]) for sizes in (WIDE, NARROW)))}
 
 
 def heads_figure(found: Measurement, width: int) -> Figure:
@@ -98,15 +98,15 @@ def heads_figure(found: Measurement, width: int) -> Figure:
     places = dodged([end[1] for end in ends], 15.0, frame.top + 8, frame.bottom - 4)
     body += end_labels(places, ends, words, frame.right + 14) + axis_name(frame, found.words)
     body += ticks(frame, x, heads, "heads", found.answer.heads)
-    said = f"{found.words} on outer parts on a logarithmic scale against heads, beside {', '.join(words)}."
+    description = f"{found.words} on outer parts on a logarithmic scale against heads, beside {', '.join(words)}."
     if not grid:
         body += text("no network yet", frame.left + 8, frame.top + 16, "soft")
-    return Figure(width, round(frame.bottom) + 46, body, f"{found.words} against heads", said)
+    return Figure(width, round(frame.bottom) + 46, body, f"{found.words} against heads", description)
 
 
-def _curve(found: Measurement, depth: int, row: dict[int, float], x: Scale, y: Scale, tone: int) -> str:
-    mine = [one for one in found.scores if one.standard and one.depth == depth]
-    dots = [(x(one.heads), y(_log(v))) for one in mine for v in one.outer.values()]
+def _curve(measurement: Measurement, depth: int, row: dict[int, float], x: Scale, y: Scale, tone: int) -> str:
+    scores = [one for one in measurement.scores if one.standard and one.depth == depth]
+    dots = [(x(one.heads), y(_log(v))) for one in scores for v in one.outer.values()]
     line = [(x(h), y(_log(v))) for h, v in row.items()]
     drawn = path(line, f"line s{tone}")
     drawn += "".join(tag("circle", cx=px, cy=py, r=2.0, class_=f"f{tone}") for px, py in dots)
@@ -117,15 +117,15 @@ def _log(error: float) -> float:
     return math.log10(min(max(error, 1e-12), 10.0))
 
 
-def _facts(found: Measurement) -> list[tuple[str, str]]:
-    data, spec = found.study.spec.get("data", {}), found.study.spec
-    levels = found.levels
+def _facts(measurement: Measurement) -> list[tuple[str, str]]:
+    data, spec = measurement.study.spec.get("data", {}), measurement.study.spec
+    levels = measurement.levels
     facts: list[tuple[str, Any]] = [
         ("sequences", data.get("sequences", "–").removesuffix(" sequences")),
         ("each of", data.get("tokens", "–")),
         ("target", data.get("target", "–")),
-        ("splits", max((len(one.outer) for one in found.scores), default=0)),
+        ("splits", max((len(one.outer) for one in measurement.scores), default=0)),
         ("steps", spec.get("steps", "–")),
-        (f"best {found.words}", f"{min(levels.values()):.3g}" if levels else "–"),
+        (f"best {measurement.words}", f"{min(levels.values()):.3g}" if levels else "–"),
     ]
     return [(name, str(value)) for name, value in facts]

@@ -90,11 +90,11 @@ class Measurement:
 
     def grid(self) -> dict[int, dict[int, float]]:
         """The error of the standard block by layers and heads."""
-        found: dict[int, dict[int, float]] = {}
+        errors: dict[int, dict[int, float]] = {}
         for one in self.scores:
             if one.standard:
-                found.setdefault(one.depth, {})[one.heads] = one.mean(one.outer)
-        return {depth: dict(sorted(row.items())) for depth, row in sorted(found.items())}
+                errors.setdefault(one.depth, {})[one.heads] = one.mean(one.outer)
+        return {depth: dict(sorted(row.items())) for depth, row in sorted(errors.items())}
 
     def by_contestant(self) -> list[ContestantLine]:
         """A line for each contestant: its error, the smallest and the largest, and what it costs."""
@@ -177,8 +177,8 @@ class Measurement:
     def _shallow(self) -> str:
         """Depths of the plan that the time did not reach."""
         wanted = range(1, self.study.spec.get("plan", {}).get("layers", 1) + 1)
-        judged = {count.layers for count in self.answer.counts}
-        left = [counted(depth, "layer") for depth in wanted if depth not in judged]
+        depths = {count.layers for count in self.answer.counts}
+        left = [counted(depth, "layer") for depth in wanted if depth not in depths]
         return f"{' and '.join(left)} could not be judged yet: fewer than two splits have them" if left else ""
 
 
@@ -187,9 +187,9 @@ def _conditions(spec: Mapping[str, Any]) -> Conditions:
     rarest = spec.get("rarest") if spec.get("uneven", True) else None
     plan = _field(spec, "plan", {}, Mapping)
     tested, complete = _field(plan, "heads", (), Sequence), spec.get("complete")
-    whole = [*tested, *(complete if isinstance(complete, list) else ())]
+    counts = [*tested, *(complete if isinstance(complete, list) else ())]
     pair = isinstance(rarest, list) and len(rarest) == 2 and isinstance(rarest[1], int)
-    if not (rarest is None or pair) or not all(isinstance(count, int) for count in whole):
+    if not (rarest is None or pair) or not all(isinstance(count, int) for count in counts):
         raise ValueError("this measurement is damaged: rarest, complete or heads are not what measure writes")
     return Conditions(
         complete=_field(spec, "complete", None, list),
@@ -202,8 +202,8 @@ def _conditions(spec: Mapping[str, Any]) -> Conditions:
     )
 
 
-def _field(held: Mapping[str, Any], name: str, otherwise: Any, kind: Any) -> Any:
-    value = held.get(name, otherwise)
+def _field(table: Mapping[str, Any], name: str, otherwise: Any, kind: Any) -> Any:
+    value = table.get(name, otherwise)
     if value is not otherwise and (not isinstance(value, kind) or (isinstance(value, int | float) and not value >= 0)):
         raise ValueError(f"this measurement is damaged: {name} is {value!r:.40}")
     return value

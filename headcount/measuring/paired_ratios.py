@@ -145,11 +145,11 @@ def paired_ratio(
     """
     from scipy.special import stdtrit
 
-    mine, theirs = (max(float(errors.sum()), LEAST * len(errors)) for errors in (one, other))
-    ratio, count = mine / theirs, len(one)
-    if count < 2 or not (math.isfinite(mine) and math.isfinite(theirs)):  # one split, or a network that diverged
+    a, b = (max(float(errors.sum()), LEAST * len(errors)) for errors in (one, other))
+    ratio, count = a / b, len(one)
+    if count < 2 or not (math.isfinite(a) and math.isfinite(b)):  # one split, or a network that diverged
         return (ratio if ratio == ratio else math.inf), 0.0, math.inf
-    moved = one / mine - other / theirs
+    moved = one / a - other / b
     moved = moved[:, (one + other).any(axis=0)]
     splits = _clustered(moved.sum(axis=1))
     blocks = _clustered(moved.sum(axis=0)) if moved.shape[1] > 1 else splits * max(1.0, count / ROUND)
@@ -176,10 +176,10 @@ def compare(one: Blocks, other: Blocks, names: tuple[str, str]) -> Compared:
     if not both:
         return Compared(*names, 0, math.nan, 0.0, math.inf)
     alike = len({len(errors[split]) for errors in (one, other) for split in both}) == 1
-    mine, theirs = (
+    first, second = (
         np.array([errors[split] if alike else (sum(errors[split]),) for split in both]) for errors in (one, other)
     )
-    return Compared(*names, len(both), *paired_ratio(mine, theirs))
+    return Compared(*names, len(both), *paired_ratio(first, second))
 
 
 def _finite(value: Any) -> Any:

@@ -85,7 +85,7 @@ class StudyPlan:
     @property
     def settings(self) -> list[TrainingSetting]:
         """What is searched on the inner part."""
-        return [TrainingSetting(lr, *kept) for kept in self.dropouts for lr in self.rates]
+        return [TrainingSetting(lr, *dropout) for dropout in self.dropouts for lr in self.rates]
 
     def recipe(self, samples: int, inner: int, steps: int) -> Recipe:
         """The steps as whole epochs over the training part."""
@@ -212,7 +212,7 @@ def seconds(text: str) -> float:
     >>> seconds("5m"), seconds("1.5h"), seconds("90")
     (300.0, 5400.0, 90.0)
     """
-    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?)\s*(s|m|h|min|)\s*", text)
-    if not found or float(found[1]) <= 0:
+    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?)\s*(s|m|h|min|)\s*", text)
+    if not match or float(match[1]) <= 0:
         raise ValueError(f"a time such as 90s, 5m or 1h is needed, got {text!r}")
-    return float(found[1]) * {"s": 1, "": 1, "m": 60, "min": 60, "h": 3600}[found[2]]
+    return float(match[1]) * {"s": 1, "": 1, "m": 60, "min": 60, "h": 3600}[match[2]]

@@ -109,12 +109,12 @@ def scaling(data: Sequences, rows: Int[np.ndarray, " rows"]) -> Scaling:
         return Scaling([], [], y_mean.tolist(), y_spread.tolist(), [])
     x = data.x[rows]
     present = np.arange(x.shape[1]) < data.lengths[rows, None]
-    seen = np.where(present[..., None], x, np.nan)
-    seen = seen if data.wide else seen.reshape(1, -1, x.shape[2]).transpose(1, 0, 2)
-    there = ~np.isnan(seen)
+    values = np.where(present[..., None], x, np.nan)
+    values = values if data.wide else values.reshape(1, -1, x.shape[2]).transpose(1, 0, 2)
+    there = ~np.isnan(values)
     count = np.maximum(there.sum(axis=0), 1)
-    mean = np.where(there, seen, 0.0).sum(axis=0) / count
-    spread = np.sqrt((np.where(there, seen - mean, 0.0) ** 2).sum(axis=0) / count)
+    mean = np.where(there, values, 0.0).sum(axis=0) / count
+    spread = np.sqrt((np.where(there, values - mean, 0.0) ** 2).sum(axis=0) / count)
     moves = spread > 1e-12 * (1e-300 + np.abs(mean))
     factor = np.where(moves, 1 / np.where(moves, spread, 1.0), 0.0)
     missing = np.flatnonzero((np.isnan(x) & present[..., None]).any(axis=(0, 1)))
@@ -153,5 +153,5 @@ def _entropy(y: Float[np.ndarray, "samples classes"]) -> float:
     >>> round(_entropy(np.eye(2)), 4)
     0.6931
     """
-    shares = y.mean(axis=0)
-    return float(-(shares * np.log(np.where(shares > 0, shares, 1.0))).sum())
+    frequencies = y.mean(axis=0)
+    return float(-(frequencies * np.log(np.where(frequencies > 0, frequencies, 1.0))).sum())

@@ -90,24 +90,24 @@ class _Rule:
 
     def trained(self, settings: Sequence[TrainingSetting], steps: int) -> list[Searched]:
         """A bank for every dropout; losses on the inner part, nothing predicted yet."""
-        found: list[Searched] = []
+        searched: list[Searched] = []
         for dropout, some in groupby(sorted(settings, key=lambda s: s.dropout), key=lambda s: s.dropout):
-            found += self._bank(replace(self.shape, dropout=dropout), list(some), steps)
-        return found
+            searched += self._bank(replace(self.shape, dropout=dropout), list(some), steps)
+        return searched
 
     def _bank(self, shape: EncoderShape, settings: list[TrainingSetting], steps: int) -> list[Searched]:
-        fold, way = self.fold, self.way
-        given = Given(way.digest, shape.positions, shape.token_dim)
-        members = [Member(given, shape, seed=way.seed, lr=one.lr, weight_decay=one.weight_decay) for one in settings]
-        recipe = way.plan.recipe(len(fold.training), len(fold.inner), steps)
-        start = [evened(shape.module(way.seed), self.contestant.heads) for _ in members]
+        fold, fitting = self.fold, self.way
+        task = Given(fitting.digest, shape.positions, shape.token_dim)
+        members = [Member(task, shape, seed=fitting.seed, lr=one.lr, weight_decay=one.weight_decay) for one in settings]
+        recipe = fitting.plan.recipe(len(fold.training), len(fold.inner), steps)
+        start = [evened(shape.module(fitting.seed), self.contestant.heads) for _ in members]
 
         def look(steps: int) -> None:
-            way.look()
+            fitting.look()
 
         data = fold.parts.resident
         outcome = train(
-            members, recipe, device=way.device, data=data, start=start, on_progress=look, compiled=True
+            members, recipe, device=fitting.device, data=data, start=start, on_progress=look, compiled=True
         )  # fmt: skip
         inner = [np.inf if row["nmse"] is None or row["nmse"] != row["nmse"] else row["nmse"] for row in outcome.rows]
         nets = [outcome.net(k).float().cpu().eval() for k in range(len(members))]

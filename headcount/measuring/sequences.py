@@ -81,11 +81,11 @@ class Sequences:
     @property
     def digest(self) -> str:
         """The fingerprint of everything that training sees."""
-        seen = hashlib.sha256(f"{self.x.shape} {self.classes} {self.apart} {self.letters} {self.wide}".encode())
-        given = (self.x, self.lengths, self.y, self.groups, *(() if self.held_out is None else (self.held_out,)))
-        for array in given:
-            seen.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
-        return seen.hexdigest()[:16]
+        digest = hashlib.sha256(f"{self.x.shape} {self.classes} {self.apart} {self.letters} {self.wide}".encode())
+        arrays = (self.x, self.lengths, self.y, self.groups, *(() if self.held_out is None else (self.held_out,)))
+        for array in arrays:
+            digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()[:16]
 
 
 def sequences(
@@ -119,21 +119,21 @@ def sequences(
     ...
     ValueError: every target is 0: there is nothing to learn
     """
-    letters, said = (), ()
+    letters, remarks = (), ()
     x = list(x) if isinstance(x, np.ndarray) and x.dtype == object else x  # ragged ones
     if _are_letters(x, tokens):
         values, counts, letters = padded_letters(x, lengths)
-        said = _letters_said(x, letters)
+        remarks = _letter_remarks(x, letters)
     else:
         values, counts = padded(x, lengths)
     if len(values) < LEAST:
         raise ValueError(f"{name} holds {len(values)} sequences; measuring needs at least {LEAST}")
     target = _targets(y, len(values), values.shape[1])
     if not letters:
-        said = _refuse_infinite(values, counts)
+        remarks = _refuse_infinite(values, counts)
     numbers, classes, more = _target(target, kind)
     return Sequences(
-        name, values, counts, numbers, classes, _groups(groups, len(values)), apart, (*notes, *said, *more),
+        name, values, counts, numbers, classes, _groups(groups, len(values)), apart, (*notes, *remarks, *more),
         tuple(features), past, None if split is None else _held_out(split, len(values)), letters, wide,
     )  # fmt: skip
 
@@ -154,10 +154,10 @@ def _kind_of(one: Any) -> str:
     return np.asarray(one).dtype.kind
 
 
-def _letters_said(x: Any, letters: tuple[Any, ...]) -> tuple[str, ...]:
-    said = f"tokens were read as {counted(len(letters), 'letter')}"
-    whole = not isinstance(letters[0], str)
-    return (f"{said}; `tokens` numbers reads them as numbers" if whole else said,)
+def _letter_remarks(x: Any, letters: tuple[Any, ...]) -> tuple[str, ...]:
+    sentence = f"tokens were read as {counted(len(letters), 'letter')}"
+    numeric = not isinstance(letters[0], str)
+    return (f"{sentence}; `tokens` numbers reads them as numbers" if numeric else sentence,)
 
 
 def padded_letters(
@@ -182,10 +182,10 @@ def padded_letters(
         raise ValueError(f"{len(known):,} different letters are more than {MOST_LETTERS:,}; are the tokens numbers?")
     ids = {letter: i for i, letter in enumerate(known, start=1)}
     counts = np.array([len(one) for one in parts])
-    found = np.zeros((len(parts), int(counts.max())), dtype=np.int64)
-    for row, one in zip(found, parts, strict=True):
+    token_ids = np.zeros((len(parts), int(counts.max())), dtype=np.int64)
+    for row, one in zip(token_ids, parts, strict=True):
         row[: len(one)] = [ids.get(letter, 0) for letter in one]
-    return found, counts, known
+    return token_ids, counts, known
 
 
 def _targets(y: Any, count: int, longest: int) -> np.ndarray:
@@ -300,18 +300,18 @@ def _target(y: np.ndarray, kind: str | None) -> tuple[np.ndarray, tuple[Any, ...
         raise ValueError(f"{bad}: leave sequences without a target out")
     if y.dtype.kind not in "fiubUS":
         raise ValueError(f"y must hold numbers or names of classes, got values of type {y.dtype}")
-    said: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
     if kind is None:
         kind = _guessed(y)
         other = "regression" if kind == "classification" else "classification"
-        said = (f"the target was read as {kind}; `kind` {other} reads it as the other",) if _whole(y) else ()
+        remarks = (f"the target was read as {kind}; `kind` {other} reads it as the other",) if _integral(y) else ()
     if kind == "regression":
-        return *_values(y), said
+        return *_values(y), remarks
     index, classes = _classes(y)
-    return index, classes, (*said, *_rare_said(index, classes))
+    return index, classes, (*remarks, *_rare_remarks(index, classes))
 
 
-def _rare_said(index: np.ndarray, classes: tuple[Any, ...]) -> tuple[str, ...]:
+def _rare_remarks(index: np.ndarray, classes: tuple[Any, ...]) -> tuple[str, ...]:
     counts = np.bincount(index[:, 0].astype(int), minlength=len(classes))
     if counts.min() >= RARE * len(index) or len(classes) > 1 / RARE:
         return ()
@@ -321,10 +321,10 @@ def _rare_said(index: np.ndarray, classes: tuple[Any, ...]) -> tuple[str, ...]:
 def _guessed(y: np.ndarray) -> Kind:
     if y.dtype.kind in "USb":
         return "classification"
-    return "classification" if _whole(y) and 2 <= len(np.unique(y)) <= FEW else "regression"
+    return "classification" if _integral(y) and 2 <= len(np.unique(y)) <= FEW else "regression"
 
 
-def _whole(y: np.ndarray) -> bool:
+def _integral(y: np.ndarray) -> bool:
     """Whether the targets are whole numbers, which may be counts or names."""
     return y.ndim == 1 and y.dtype.kind in "fiu" and bool((y == np.round(y)).all())
 

@@ -52,7 +52,7 @@ def outer_splits(data: Sequences, count: int = MOST_SPLITS) -> tuple[Split, ...]
     >>> len(parts), {len(part.outer) for part in parts}, set(x[parts[0].training, 0]) & set(x[parts[0].outer, 0])
     (5, {80}, set())
     """
-    marks = _fingerprints(data)
+    fingerprints = _fingerprints(data)
     if data.held_out is not None:
         pairs, words = _as_given(data.held_out, data.groups), "as the data say"
     elif data.apart is not None:
@@ -62,9 +62,9 @@ def outer_splits(data: Sequences, count: int = MOST_SPLITS) -> tuple[Split, ...]
         pairs, words = _by_folds(data.groups, None, count), "by groups, each on one side"
     else:
         classes = data.y[:, 0].astype(int) if data.classes else None
-        pairs, words = _by_folds(marks, classes, count), "at random, copies of a sequence on one side"
-    blocks = _blocks(data, marks, pairs)
-    found = (_split(data, marks, number, *pair) for number, pair in enumerate(pairs[:count]))
+        pairs, words = _by_folds(fingerprints, classes, count), "at random, copies of a sequence on one side"
+    blocks = _blocks(data, fingerprints, pairs)
+    found = (_split(data, fingerprints, number, *pair) for number, pair in enumerate(pairs[:count]))
     return tuple(Split(*three, words + more, blocks) for three, more in found)
 
 
@@ -79,14 +79,14 @@ def _blocks(data: Sequences, marks: np.ndarray, pairs: list[tuple[np.ndarray, np
 
 
 def _split(
-    data: Sequences, marks: np.ndarray, number: int, rest: np.ndarray, outer: np.ndarray
+    data: Sequences, fingerprints: np.ndarray, number: int, rest: np.ndarray, outer: np.ndarray
 ) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray], str]:
     """Training, inner and outer rows, and what was left out, in words."""
     words = ""
-    outer, dropped = _without_copies(marks, rest, outer)
+    outer, dropped = _without_copies(fingerprints, rest, outer)
     if dropped:
         words += f"; {counted(dropped, 'sequence')} that training holds too stayed out of validation"
-    distinct = len(np.unique(marks[outer]))
+    distinct = len(np.unique(fingerprints[outer]))
     if distinct < LEAST_OUTER:
         raise ValueError(
             f"only {distinct} different sequences are left for validation once groups and copies are kept apart; "
@@ -96,7 +96,7 @@ def _split(
         cut = len(rest) - round(INNER * len(rest))
         training, inner = rest[: max(cut - data.apart, 1)], rest[cut:]
     else:
-        named = marks if data.groups is None else data.groups
+        named = fingerprints if data.groups is None else data.groups
         training, inner = _cut_off(rest, named[rest], number)
     if len(training) > MOST_TRAINING or len(outer) > MOST_OUTER:
         words += f"; at most {MOST_TRAINING:,} of a part are trained on and {MOST_OUTER:,} judge"
@@ -157,10 +157,10 @@ def _dealt(groups: np.ndarray, classes: np.ndarray | None, seed: int, most: int)
     order = order[np.argsort(-sizes[order], kind="stable")]
     if classes is not None:
         order = order[np.argsort(classes[first[order]], kind="stable")]
-    held, fold = np.zeros(folds, dtype=int), np.zeros(len(names), dtype=int)
+    filled, fold = np.zeros(folds, dtype=int), np.zeros(len(names), dtype=int)
     for name in order:
-        fold[name] = held.argmin()
-        held[fold[name]] += sizes[name]
+        fold[name] = filled.argmin()
+        filled[fold[name]] += sizes[name]
     return fold[index.reshape(-1)]
 
 
@@ -171,22 +171,22 @@ def _cut_off(rows: np.ndarray, groups: np.ndarray, seed: int) -> tuple[np.ndarra
         raise ValueError("all sequences to train on are of one group, and a part to choose by needs another")
     order = np.random.default_rng(seed).permutation(len(names))
     before = np.cumsum(sizes[order]) - sizes[order]
-    held = order[(before == 0) | (before + sizes[order] <= INNER * len(rows) + 0.5)]
-    inside = np.isin(groups, names[held])
+    chosen = order[(before == 0) | (before + sizes[order] <= INNER * len(rows) + 0.5)]
+    inside = np.isin(groups, names[chosen])
     return rows[~inside], rows[inside]
 
 
 def _fingerprints(data: Sequences) -> np.ndarray:
-    """A mark a sequence that is the same for copies."""
+    """A fingerprint per sequence, the same for copies."""
     tokens = np.ascontiguousarray(data.x)
-    marks = [
+    digests = [
         hashlib.blake2b(x[:n].tobytes(), digest_size=12).hexdigest() for x, n in zip(tokens, data.lengths, strict=True)
     ]
-    return np.array(marks)
+    return np.array(digests)
 
 
-def _without_copies(marks: np.ndarray, rest: np.ndarray, outer: np.ndarray) -> tuple[np.ndarray, int]:
-    fresh = outer[~np.isin(marks[outer], marks[rest])]
+def _without_copies(fingerprints: np.ndarray, rest: np.ndarray, outer: np.ndarray) -> tuple[np.ndarray, int]:
+    fresh = outer[~np.isin(fingerprints[outer], fingerprints[rest])]
     return fresh, len(outer) - len(fresh)
 
 

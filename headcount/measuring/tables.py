@@ -283,25 +283,25 @@ def _left_out(columns: list[str]) -> tuple[str, ...]:
 
 def _wide(columns: Columns, others: list[str], name: str) -> tuple[np.ndarray, tuple[str, ...], tuple[str, ...]]:
     """A token for every column: its number, or one that says whether a name is the row's."""
-    found: dict[str, np.ndarray] = {}
+    tokens: dict[str, np.ndarray] = {}
     left = []
     for column in others:
         values = columns[column]
         if any(map(_is_written_number, values)):
-            found[column] = as_numbers(columns, column, name)
+            tokens[column] = as_numbers(columns, column, name)
             continue
         names = sorted({str(value) for value in values if not _is_missing(value)})
         if not 1 < len(names) <= FEW_NAMES:
             left.append(column)
             continue
-        found |= {f"{column}={one}": np.array([float(str(value) == one) for value in values]) for one in names}
-    if not found:
+        tokens |= {f"{column}={one}": np.array([float(str(value) == one) for value in values]) for one in names}
+    if not tokens:
         how = "`text` characters or words reads its texts"
         raise ValueError(f"{name} has no column of numbers to make tokens of; {how}")
-    alone = len(others) == 1 and len(found) > 1  # one column, of names: are they texts?
+    alone = len(others) == 1 and len(tokens) > 1  # one column, of names: are they texts?
     other = "`text` characters or words reads its texts" if alone else "`sequence` or `window` reads rows as tokens"
-    said = f"every {'name' if alone else 'column'} is a token, {len(found)} in all; {other}"
-    return np.stack(list(found.values()), axis=1)[:, :, None], tuple(found), (said, *_left_out(left))
+    remark = f"every {'name' if alone else 'column'} is a token, {len(tokens)} in all; {other}"
+    return np.stack(list(tokens.values()), axis=1)[:, :, None], tuple(tokens), (remark, *_left_out(left))
 
 
 def _one(column: list[Any], rows: list[int], where: str) -> Any:
@@ -327,11 +327,11 @@ def _features(columns: Columns, own: tuple[str, ...], name: str) -> tuple[np.nda
     """The columns of numbers beside those with a part of their own; a column without any number is left out."""
     others = [c for c in columns if c not in own]
     left = [c for c in others if not any(map(_is_written_number, columns[c]))]
-    kept = [c for c in others if c not in left]
-    if not kept:
+    numeric = [c for c in others if c not in left]
+    if not numeric:
         raise ValueError(f"{name} has no column of numbers to make tokens of")
-    table = np.stack([as_numbers(columns, c, name) for c in kept], axis=1)
-    return table, tuple(kept), (f"left out, for they hold no numbers: {', '.join(left)}",) if left else ()
+    table = np.stack([as_numbers(columns, c, name) for c in numeric], axis=1)
+    return table, tuple(numeric), (f"left out, for they hold no numbers: {', '.join(left)}",) if left else ()
 
 
 def as_numbers(columns: Columns, column: str, name: str) -> np.ndarray:

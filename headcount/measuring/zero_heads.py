@@ -104,8 +104,8 @@ class MeanNetworks:
 def _some(x: Tensor, keep: Tensor | None) -> Tensor:
     if keep is None or bool((keep == 1).all()):
         return x
-    share = keep.reshape(-1, *(1,) * (x.ndim - 1))
-    return x * (torch.rand(x.shape) < share) / share
+    kept_fraction = keep.reshape(-1, *(1,) * (x.ndim - 1))
+    return x * (torch.rand(x.shape) < kept_fraction) / kept_fraction
 
 
 def fit_zero_heads(fold: Fold, way: Fitting) -> tuple[Predicted, TrainingSetting, int]:
@@ -120,19 +120,21 @@ def fit_zero_heads(fold: Fold, way: Fitting) -> tuple[Predicted, TrainingSetting
     both = [*zip(finals, finalists, strict=True), *(((tried[k]), settings[k]) for k in order if tried)]
     (level, nets), setting = min(both, key=lambda one: one[0][0])
     searched = tried[int(order[0])][1] if tried else nets
-    outer, short = (_said(some, fold.outer)[0].double().numpy() for some in (nets, searched))
+    outer, short = (_predicted(some, fold.outer)[0].double().numpy() for some in (nets, searched))
     return Predicted(outer, level, short), setting, nets.parameters
 
 
 def _trained(
-    settings: Sequence[TrainingSetting], fold: Fold, way: Fitting, steps: int
+    settings: Sequence[TrainingSetting], fold: Fold, fitting: Fitting, steps: int
 ) -> list[tuple[float, MeanNetworks]]:
     """The inner loss of each and its network there: AdamW, a linear warm-up, a cosine, the best of 30 looks."""
     x, present, y = _tensors(fold.training)
     outputs = 1 if y.ndim == 1 else y.shape[1]
-    plan = way.plan
-    sizes = MeanSizes(0 if way.letters else x.shape[2], way.letters, x.shape[1], outputs, plan.embed_dim, plan.width)
-    nets = MeanNetworks.drawn(len(settings), sizes, way.seed)
+    plan = fitting.plan
+    sizes = MeanSizes(
+        0 if fitting.letters else x.shape[2], fitting.letters, x.shape[1], outputs, plan.embed_dim, plan.width
+    )
+    nets = MeanNetworks.drawn(len(settings), sizes, fitting.seed)
     lr, keep, decay = (torch.tensor([getattr(s, name) for s in settings]) for name in ("lr", "dropout", "weight_decay"))
     keep, moments = 1 - keep, {name: (torch.zeros_like(w), torch.zeros_like(w)) for name, w in nets.weights.items()}
     best = [(math.inf, nets.of([k])) for k in range(len(settings))]
@@ -148,9 +150,9 @@ def _trained(
         pace = min(done / WARM, 0.5 * (1 + math.cos(math.pi * done)))
         _step(nets.weights, slopes, moments, pace * lr, decay, step)
         if step % every == 0 or step == steps:
-            way.look()
+            fitting.look()
             with torch.no_grad():
-                levels = _losses(_said(nets, fold.inner), _tensors(fold.inner)[2], fold.classes).tolist()
+                levels = _losses(_predicted(nets, fold.inner), _tensors(fold.inner)[2], fold.classes).tolist()
             best = [
                 (now, nets.of([k])) if now < known[0] else known
                 for k, (now, known) in enumerate(zip(levels, best, strict=True))
@@ -174,7 +176,7 @@ def _step(
 
 
 @torch.no_grad()
-def _said(nets: MeanNetworks, part: Part) -> Tensor:
+def _predicted(nets: MeanNetworks, part: Part) -> Tensor:
     x, present, _ = _tensors(part)
     return nets(x, present)
 

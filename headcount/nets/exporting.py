@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headcount.files import whole
+from headcount.files import atomic_write
 
 
 def traced(net: nn.Module, inputs: tuple[Tensor, ...], shapes: Any) -> torch.export.ExportedProgram:
@@ -38,14 +38,14 @@ def write_program(
 
     `outputs` are the names of what it gives, in ONNX.
     """
-    with TemporaryDirectory() as folder, whole(path) as scratch:
-        made = Path(folder) / f"program{path.suffix}"  # the exporter looks at the ending
+    with TemporaryDirectory() as folder, atomic_write(path) as scratch:
+        exported = Path(folder) / f"program{path.suffix}"  # the exporter looks at the ending
         with holding_interruptions():
             if path.suffix == ".pt2":
-                torch.export.save(program, made, extra_files={"headcount": json.dumps(facts)})
+                torch.export.save(program, exported, extra_files={"headcount": json.dumps(facts)})
             else:
-                _write_onnx(program, made, facts, outputs)
-        shutil.copyfile(made, scratch)
+                _write_onnx(program, exported, facts, outputs)
+        shutil.copyfile(exported, scratch)
 
 
 def _write_onnx(
@@ -57,14 +57,14 @@ def _write_onnx(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            made = torch.onnx.export(program, dynamo=True, verbose=False)
+            exported = torch.onnx.export(program, dynamo=True, verbose=False)
     finally:
         chatter.setLevel(level)
-    assert made is not None
-    for value, name in zip(made.model.graph.outputs, outputs, strict=bool(outputs)):
+    assert exported is not None
+    for value, name in zip(exported.model.graph.outputs, outputs, strict=bool(outputs)):
         value.name = name
-    made.model.metadata_props["headcount"] = json.dumps(facts)
-    made.save(str(path), external_data=False)
+    exported.model.metadata_props["headcount"] = json.dumps(facts)
+    exported.save(str(path), external_data=False)
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from headcount.files import whole
+from headcount.files import atomic_write
 from headcount.frozen import decode
 from headcount.nets import Architecture, Transformer, parameters
 from headcount.nets.causal import CausalTransformer, DecoderShape
@@ -22,7 +22,7 @@ from headcount.nets.target_units import TargetUnits
 def save_net(net: Transformer | CausalTransformer, path: str | Path) -> Path:
     """Write a network to one safetensors file, whole or not at all."""
     path = Path(path)
-    with whole(path) as scratch:
+    with atomic_write(path) as scratch:
         scratch.write_bytes(net_bytes(net))
     return path
 

@@ -54,8 +54,8 @@ class EncoderShape:
         at_least_one(embed_dim=self.embed_dim, width=self.width, outputs=self.outputs)
         at_least(0, token_dim=self.token_dim, vocab=self.vocab, positions=self.positions)
         if (self.token_dim > 0) == (self.vocab > 0):
-            given = f"token_dim={self.token_dim}, vocab={self.vocab}"
-            raise ValueError(f"tokens are vectors (token_dim) or ids (vocab), one of the two; got {given}")
+            sizes = f"token_dim={self.token_dim}, vocab={self.vocab}"
+            raise ValueError(f"tokens are vectors (token_dim) or ids (vocab), one of the two; got {sizes}")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout must be at least 0 and below 1, got {self.dropout}")
         if self.activation not in ("relu", "gelu"):

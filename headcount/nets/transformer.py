@@ -145,15 +145,15 @@ class Transformer(nn.Module):
     ) -> list[tuple[Float[Tensor, "batch length embed"], Float[Tensor, "batch 1 embed"]]]:
         """(tokens, class token) before the first layer and after each layer but the last."""
         tokens, cls = self.encode(x), self.cls.expand(x.shape[0], 1, -1)
-        seen = [(tokens, cls)]
+        pairs = [(tokens, cls)]
         for attend, forward in zip(self.attention, self.between, strict=False):
             both = torch.cat([tokens, cls], dim=1) if self.arch.class_token == "every" else tokens
-            heard = attend(both, tokens, present)
-            both = both + heard if self.arch.residual else heard
+            attended = attend(both, tokens, present)
+            both = both + attended if self.arch.residual else attended
             both = both + forward(both) if self.arch.residual else forward(both)
             tokens, cls = (both[:, :-1], both[:, -1:]) if self.arch.class_token == "every" else (both, cls)
-            seen.append((tokens, cls))
-        return seen
+            pairs.append((tokens, cls))
+        return pairs
 
     def forward(
         self, x: Float[Tensor, "batch length token_dim"], present: Bool[Tensor, "batch length"] | None = None

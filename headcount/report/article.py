@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headcount.drawing.svg import Figure
-from headcount.files import whole
+from headcount.files import atomic_write
 from headcount.numerals import short
 from headcount.report.rendering import both, render, trusted
 from headcount.visible import visible
@@ -75,7 +75,7 @@ def article(
 
 def write_article(path: Path, text: str) -> Path:
     """Write a page, whole or not at all."""
-    with whole(path) as scratch:
+    with atomic_write(path) as scratch:
         scratch.write_text(visible(text), encoding="utf-8")
     return path
 

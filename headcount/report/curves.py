@@ -41,9 +41,9 @@ def _panel(cells: Cells, frame: Frame, x: Scale, label: str) -> str:
     most = max(3, MOST_DOTS // (count * len(cells.points)))
     ends = []
     for i in range(count):
-        seen = [j for j in range(len(cells.points)) if np.isfinite(levels[i, j])]
-        dots = [(x(cells.points[j]) + shift[i], y(v)) for j in seen for v in _thinned(flat[i, j], most)]
-        line = [(x(cells.points[j]) + shift[i], y(levels[i, j])) for j in seen]
+        finite = [j for j in range(len(cells.points)) if np.isfinite(levels[i, j])]
+        dots = [(x(cells.points[j]) + shift[i], y(v)) for j in finite for v in _thinned(flat[i, j], most)]
+        line = [(x(cells.points[j]) + shift[i], y(levels[i, j])) for j in finite]
         body += _curve(line, dots, shade(i, count))
         ends.append(line[-1] if line else (frame.right, frame.bottom))
     places = dodged([end[1] for end in ends], 15.0, frame.top + 8, frame.bottom - 4)
@@ -66,32 +66,32 @@ def _thinned(values: np.ndarray, most: int) -> np.ndarray:
 
 def _curve(line: list[tuple[float, float]], dots: list[tuple[float, float]], tone: int) -> str:
     seeds = "".join(tag("circle", cx=px, cy=py, r=2.0, class_=f"seed f{tone}") for px, py in dots)
-    marks = "".join(tag("circle", cx=px, cy=py, r=4.0, class_=f"level f{tone}") for px, py in line)
-    return path(line, f"line s{tone}") + seeds + marks if line else ""
+    levels = "".join(tag("circle", cx=px, cy=py, r=4.0, class_=f"level f{tone}") for px, py in line)
+    return path(line, f"line s{tone}") + seeds + levels if line else ""
 
 
 def _forest_rows(pooled: Knee | None, by_length: Mapping[int, Knee]) -> list[tuple[str, Knee]]:
-    rows = [(str(length), found) for length, found in by_length.items()]
+    rows = [(str(length), knee) for length, knee in by_length.items()]
     return [*rows, ("all", pooled)] if pooled and len(rows) != 1 else rows
 
 
 def _forest(rows: list[tuple[str, Knee]], frame: Frame, x: Scale) -> str:
     body = text("where the curve levels off, with its interval", frame.left, frame.top - 12, "soft small halo")
-    for i, (name, found) in enumerate(rows):
+    for i, (name, knee) in enumerate(rows):
         y = frame.top + ROW * (i + 0.5)
         weight = "strong" if name == "all" else "soft"
         body += path([(frame.left, y), (frame.right, y)], "grid")
-        body += text(name, frame.left - 8, y + 4, weight, "end") + _interval(found, frame, x, y)
-        body += text(found.text.replace(">=", "≥").replace("<=", "≤"), frame.right + 16, y + 4, weight)
+        body += text(name, frame.left - 8, y + 4, weight, "end") + _interval(knee, frame, x, y)
+        body += text(knee.text.replace(">=", "≥").replace("<=", "≤"), frame.right + 16, y + 4, weight)
     return body
 
 
-def _interval(found: Knee, frame: Frame, x: Scale, y: float) -> str:
-    low = max(found.low, found.tested[0])
-    start = x(low) if found.low >= found.tested[0] else frame.left + 4
-    end = frame.right - 4 if found.high is None else x(found.high)
-    arrow = path([(end - 5, y - 5), (end, y), (end - 5, y + 5)], "open") if found.high is None else ""
-    dot = tag("circle", cx=x(found.value), cy=y, r=5.0, class_="knee")
+def _interval(knee: Knee, frame: Frame, x: Scale, y: float) -> str:
+    low = max(knee.low, knee.tested[0])
+    start = x(low) if knee.low >= knee.tested[0] else frame.left + 4
+    end = frame.right - 4 if knee.high is None else x(knee.high)
+    arrow = path([(end - 5, y - 5), (end, y), (end - 5, y + 5)], "open") if knee.high is None else ""
+    dot = tag("circle", cx=x(knee.value), cy=y, r=5.0, class_="knee")
     return path([(start, y), (end, y)], "interval") + arrow + dot
 
 
@@ -111,5 +111,5 @@ def _spacing(x: Scale, points: tuple[int, ...]) -> float:
 
 def _described(cells: Cells, pooled: Knee | None, label: str) -> str:
     sizes = f"{len(cells.points)} head counts and {len(cells.groups)} lengths"
-    said = pooled.sentence if pooled and label == "NMSE" else ""  # a claim about variance is one about NMSE
-    return f"{label} on a logarithmic scale against heads, {sizes}. {said}".strip()
+    sentence = pooled.sentence if pooled and label == "NMSE" else ""  # a claim about variance is one about NMSE
+    return f"{label} on a logarithmic scale against heads, {sizes}. {sentence}".strip()

@@ -20,8 +20,8 @@ def hit_matrix(record: AttentionRecord, *, width: int = 500) -> Figure:
         body += text(name, LEFT + wide * (j + 0.5), TOP - 10, "soft small", "middle")
     for i, row in enumerate(record.hits):
         body += text(str(i + 1), LEFT - 10, TOP + tall * (i + 0.5) + 4, "soft", "end")
-        for j, share in enumerate(row):
-            body += _cell(share, LEFT + wide * j, TOP + tall * i, wide, tall, f"{share:.0%}")
+        for j, hit_rate in enumerate(row):
+            body += _cell(hit_rate, LEFT + wide * j, TOP + tall * i, wide, tall, f"{hit_rate:.0%}")
     bottom = TOP + tall * record.heads
     words = f"How often each of {counted(record.heads, 'head')} looks at what each retrieval finds."
     return Figure(width, round(bottom) + 12, body, "Heads against retrievals", words)
@@ -81,8 +81,8 @@ def _shown(record: AttentionRecord) -> list[dict[str, str]]:
     return [{k: str(v) if k == "head" else f"{v:.1%}" for k, v in row.items()} for row in record.rows()]
 
 
-def _cell(share: float, x: float, y: float, wide: float, tall: float, label: str) -> str:
-    tone = round(min(max(share, 0.0), 1.0) * (STEPS - 1))
-    hover = tag("title", f"{share:.1%}")
+def _cell(value: float, x: float, y: float, wide: float, tall: float, label: str) -> str:
+    tone = round(min(max(value, 0.0), 1.0) * (STEPS - 1))
+    hover = tag("title", f"{value:.1%}")
     box = tag("rect", hover, x=x + 0.5, y=y + 1, width=wide - 1, height=tall - 2, rx=2, class_=f"f{tone}")
     return box + (text(label, x + wide / 2, y + tall / 2 + 4, f"t{tone}", "middle") if label and wide > 34 else "")

@@ -49,8 +49,8 @@ def _cell(level: float, seeds: int, place: Frame, span: tuple[int, int]) -> str:
     middle = (place.left + wide / 2, place.top + tall / 2 + 4)
     if not seeds:
         return tag("rect", **box, class_="grid") + text("–", *middle, "soft", "middle")
-    share = (span[1] - level) / (span[1] - span[0])
-    tone = round(share * (STEPS - 1))
+    fraction = (span[1] - level) / (span[1] - span[0])
+    tone = round(fraction * (STEPS - 1))
     label = _number(10**level) if wide >= FITS else f"{level:.1f}"
     hover = tag("title", f"{_number(10**level)}, best half of {counted(seeds, 'seed')}")
     return tag("rect", hover, **box, class_=f"f{tone}") + text(label, *middle, f"t{tone}", "middle")
@@ -72,13 +72,13 @@ def _legend(low: int, high: int, width: int, y: float) -> str:
     step = bar / STEPS
     boxes = [tag("rect", x=LEFT + step * i, y=y, width=step + 0.5, height=8, class_=f"f{i}") for i in range(STEPS)]
     every = max(1, round((high - low) / 6))
-    marks = [
+    labels = [
         text(power_of_ten(e), LEFT + bar * (high - e) / (high - low), y + 24, "soft small", "middle")
         for e in range(high, low - 1, -every)
     ]
-    return "".join(boxes + marks)
+    return "".join(boxes + labels)
 
 
 def _range(levels: np.ndarray) -> str:
-    seen = levels[np.isfinite(levels)]
-    return f"{_number(10 ** float(seen.min()))} to {_number(10 ** float(seen.max()))}"
+    finite = levels[np.isfinite(levels)]
+    return f"{_number(10 ** float(finite.min()))} to {_number(10 ** float(finite.max()))}"

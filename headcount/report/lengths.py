@@ -19,8 +19,8 @@ def against_length(cells: Cells, *, width: int = 520, label: str = "NMSE") -> Fi
     x = across(frame, cells.groups, math.log2, room=24.0)
     ends = []
     for j in range(count):
-        seen = [i for i in range(len(cells.groups)) if np.isfinite(levels[i, j])]
-        line = [(x(cells.groups[i]), y(levels[i, j])) for i in seen]
+        finite = [i for i in range(len(cells.groups)) if np.isfinite(levels[i, j])]
+        line = [(x(cells.groups[i]), y(levels[i, j])) for i in finite]
         tone = shade(j, count)
         body += path(line, f"line s{tone}")
         body += "".join(tag("circle", cx=px, cy=py, r=4.0, class_=f"level f{tone}") for px, py in line)

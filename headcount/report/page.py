@@ -162,10 +162,10 @@ def _headline(sections: list[Section]) -> str:
             return f"{spelt(len(sections)).capitalize()} designs, side by side"
         met = sum(_is(section, "consistent") for section in sections)
         return f"{met} of {len(sections)} designs agree with the prediction"
-    found = sections[0].pooled
-    if found is None:
+    pooled = sections[0].pooled
+    if pooled is None:
         return "No knee to report yet"
-    return headline(found)
+    return headline(pooled)
 
 
 def headline(found: Knee) -> str:
@@ -179,9 +179,9 @@ def _is(section: Section, outcome: str) -> bool:
 
 
 def _facts(study: Study, predicted: int | None) -> list[tuple[str, str]]:
-    asked = study.spec.get("asked", len(study))
+    requested = study.spec.get("asked", len(study))
     diverged = sum(row.get("status") == "diverged" for row in study)
-    rows = f"{len(study)}" if asked <= len(study) else f"{len(study)} of {asked}"
+    rows = f"{len(study)}" if requested <= len(study) else f"{len(study)} of {requested}"
     return [
         ("predicted heads", "none" if predicted is None else str(predicted)),
         ("heads tested", listed(study.values("heads"))),

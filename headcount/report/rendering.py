@@ -41,8 +41,8 @@ def render(template: str, *packages: str, date: str = "", **values: Any) -> str:
         "spelt": spelt,
     }
     date = date or f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"
-    found = environment.get_template(template)
-    return found.render(style=trusted(stylesheet()), version=__version__, date=date, **values)
+    loaded = environment.get_template(template)
+    return loaded.render(style=trusted(stylesheet()), version=__version__, date=date, **values)
 
 
 def trusted(text: str) -> Markup:

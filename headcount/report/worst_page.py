@@ -57,12 +57,12 @@ def _tokens(record: WorstRecord, width: int) -> Figure:
 def _way(record: WorstRecord, width: int) -> Figure:
     """|Error| along the line."""
     (frame,) = frames(1, width=width, height=240)
-    points = [(share, max(error, 1e-9)) for share, error in record.along]
+    points = [(fraction, max(error, 1e-9)) for fraction, error in record.along]
     panel = log_panel(frame, [0.0, 1.0], [y for _, y in points] + [record.upper])
-    marks = [(v, f"{v:g}") for v in (0.0, 0.25, 0.5, 0.75, 1.0)]
+    ticks = [(v, f"{v:g}") for v in (0.0, 0.25, 0.5, 0.75, 1.0)]
     parts = [
         panel.axes,
-        panel.below(marks, "share of the way"),
+        panel.below(ticks, "share of the way"),
         panel.line(points, "line ks0"),
         panel.level(record.upper, "line ks1"),
     ]

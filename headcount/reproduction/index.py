@@ -45,10 +45,10 @@ def named(name: str) -> Reproduction:
     ...
     ValueError: no reproduction 'head-count:table-9'; did you mean 'head-count:table-...'?
     """
-    found = {r.name: r for r in REPRODUCTIONS}
-    if name not in found:
-        raise ValueError(f"no reproduction {name!r}; {nearest(name, found)}")
-    return found[name]
+    by_name = {r.name: r for r in REPRODUCTIONS}
+    if name not in by_name:
+        raise ValueError(f"no reproduction {name!r}; {nearest(name, by_name)}")
+    return by_name[name]
 
 
 def listing() -> list[dict[str, object]]:
@@ -76,8 +76,8 @@ def chosen(names: Sequence[str]) -> list[Reproduction]:
     ['ssm:norms', 'ssm:learning']
     """
     papers = {r.paper for r in REPRODUCTIONS}
-    found: dict[str, Reproduction] = {}
+    selected: dict[str, Reproduction] = {}
     for name in names:
         wanted = [r for r in REPRODUCTIONS if name in ("all", r.paper)] if name in {"all", *papers} else [named(name)]
-        found |= {r.name: r for r in wanted}
-    return list(found.values())
+        selected |= {r.name: r for r in wanted}
+    return list(selected.values())

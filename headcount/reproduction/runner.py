@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from headcount.files import whole
+from headcount.files import atomic_write
 from headcount.results.record import Record, Reproduction, Setting
 
 Progress = Callable[[Reproduction, Record | None], None]
@@ -38,7 +38,7 @@ def reproduce(
 
 def keep(path: Path, text: str) -> None:
     """Write a file, whole or not at all."""
-    with whole(path) as scratch:
+    with atomic_write(path) as scratch:
         scratch.write_text(text, encoding="utf-8")
 
 

@@ -85,9 +85,9 @@ class PageEntry:
     @property
     def verdicts(self) -> list[Agreement]:
         """A verdict for each published table, and one for the statements without numbers."""
-        found = [table.verdict for table in self.tables if table.verdict is not None]
+        table_verdicts = [table.verdict for table in self.tables if table.verdict is not None]
         claims = self.record.measured.claims if self.record else ()
-        return [*found, *([judge_claims(claims, self.diverged)] if claims else [])]
+        return [*table_verdicts, *([judge_claims(claims, self.diverged)] if claims else [])]
 
     @property
     def diverged(self) -> int:
@@ -194,23 +194,25 @@ def _entry(reproduction: Reproduction, record: Record | None) -> PageEntry:
         return PageEntry(reproduction, None, tuple(replace(table, verdict=None) for table in empty))
     compared = comparisons(record, reproduction)
     known = {c.published.title for c in compared}
-    kept = bool(record.measured.kept)
-    rest = [_alone(title, cells, kept=kept) for title, cells in record.measured.tables.items() if title not in known]
+    selected = bool(record.measured.kept)
+    rest = [
+        _alone(title, cells, selected=selected) for title, cells in record.measured.tables.items() if title not in known
+    ]
     return PageEntry(reproduction, record, (*(_beside(c) for c in compared), *rest))
 
 
 def _beside(comparison: TableComparison) -> PageTable:
     published = comparison.published
-    found = {(c.row, c.column): c for c in comparison.cells}
+    cells = {(c.row, c.column): c for c in comparison.cells}
     rows = []
     for row in published.rows:
         line = []
         for column in published.columns:
-            spread, cell = published.spread_at(row, column), found.get((row, column))
-            theirs = short(published.at(row, column)) + (f" ± {short(spread)}" if spread else "")
+            spread, cell = published.spread_at(row, column), cells.get((row, column))
+            printed = short(published.at(row, column)) + (f" ± {short(spread)}" if spread else "")
             ours, around = ("", "") if cell is None else (short(cell.ours), _range(cell.values))
-            line.append(ShownTable(theirs, ours, around, None if cell is None else cell.agrees))
-        measured = [found[row, column] for column in published.columns if (row, column) in found]
+            line.append(ShownTable(printed, ours, around, None if cell is None else cell.agrees))
+        measured = [cells[row, column] for column in published.columns if (row, column) in cells]
         rows.append((str(row), (*line, _distance(published, measured))))
     unit = "ours / published" if isinstance(published.measure, Ratio) else "ours - published"
     corner, columns = f"{published.row} \\ {published.column}", (*map(str, published.columns), unit)
@@ -229,20 +231,20 @@ def _distance(published: Published, cells: Sequence[ComparedCell]) -> ShownTable
     return ShownTable(" to ".join(ends), "", "", None)
 
 
-def _alone(title: str, cells: Cells, *, kept: bool = False) -> PageTable:
+def _alone(title: str, cells: Cells, *, selected: bool = False) -> PageTable:
     columns = list(dict.fromkeys(column for _, column in cells))
     names = list(dict.fromkeys(row for row, _ in cells))
     if all(isinstance(name, int | float) for name in names):
         names = sorted(names)
     rows = tuple(
-        (str(row), tuple(_only(cells.get((row, column), ()), kept=kept) for column in columns)) for row in names
+        (str(row), tuple(_only(cells.get((row, column), ()), selected=selected) for column in columns)) for row in names
     )
     return PageTable(title, "", "", tuple(map(str, columns)), rows, None)
 
 
-def _only(values: Sequence[float], *, kept: bool = False) -> ShownTable:
+def _only(values: Sequence[float], *, selected: bool = False) -> ShownTable:
     """The median of the seeds; of best and median, the second."""
-    middle = (values[-1] if kept else median(values)) if values else None
+    middle = (values[-1] if selected else median(values)) if values else None
     return ShownTable("", "" if middle is None else short(middle), _range(values), None)
 
 
@@ -255,19 +257,25 @@ def _plain(value: Any) -> str:
 
 
 def _render(name: str, records: Mapping[str, Record]) -> str:
-    found = entries(records)
-    papers = [(title, [e for e in found if e.reproduction.paper == key]) for key, title in TITLES.items()]
+    page_entries = entries(records)
+    papers = [(title, [e for e in page_entries if e.reproduction.paper == key]) for key, title in TITLES.items()]
     rules = {"spreads": f"{SPREADS:g}", "most": f"{MOST:.0%}", "ordered": f"{ORDERED:.0%}"}
     date = max((record.date for record in records.values()), default="")[:10]
     text = render(
-        name, "headcount.reproduction", date=date, papers=papers, entries=found, rules=rules, answer=_answer(found)
+        name,
+        "headcount.reproduction",
+        date=date,
+        papers=papers,
+        entries=page_entries,
+        rules=rules,
+        answer=_answer(page_entries),
     )
     return text if name.endswith("html") else _tidy(text)
 
 
-def _answer(found: Sequence[PageEntry]) -> str:
+def _answer(page_entries: Sequence[PageEntry]) -> str:
     """How many published tables came out how, in one sentence."""
-    outcomes = [verdict.outcome for entry in found for verdict in entry.verdicts]
+    outcomes = [verdict.outcome for entry in page_entries for verdict in entry.verdicts]
     counts = ", ".join(f"{outcomes.count(word)} {meant}" for word, meant in PLURALS.items() if word in outcomes)
     return conclusion(f"of {len(outcomes)} published tables and lists of statements, {counts}")
 

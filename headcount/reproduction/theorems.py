@@ -24,22 +24,22 @@ def table() -> str:
     for module in pkgutil.walk_packages(headcount.__path__, "headcount."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
-    found = results()
-    sections = [_section(key, [r for r in found if r.source.paper == key]) for key in PAPERS]
-    return "\n".join([HEAD, _statuses(found), *(s for s in sections if s)])
+    theorems = results()
+    sections = [_section(key, [r for r in theorems if r.source.paper == key]) for key in PAPERS]
+    return "\n".join([HEAD, _statuses(theorems), *(s for s in sections if s)])
 
 
-def _section(key: str, found: list[Result]) -> str:
-    if not found:
+def _section(key: str, theorems: list[Result]) -> str:
+    if not theorems:
         return ""
     paper = PAPERS[key]
     lines = [f"## {paper.title}", "", f"{paper.authors}; {paper.where}.", ""]
     head = ("statement", "says", "status", "checked", "assumed", "function", "test")
-    return "\n".join(lines + table_lines(head, map(_row, found))) + "\n"
+    return "\n".join(lines + table_lines(head, map(_row, theorems))) + "\n"
 
 
-def _statuses(found: list[Result] | tuple[Result, ...]) -> str:
-    rows = [(s, sum(r.status == s for r in found), meaning) for s, meaning in STATUSES.items()]
+def _statuses(theorems: list[Result] | tuple[Result, ...]) -> str:
+    rows = [(s, sum(r.status == s for r in theorems), meaning) for s, meaning in STATUSES.items()]
     return "\n".join(table_lines(("status", "statements", "what it means"), rows)) + "\n"
 
 

@@ -56,8 +56,8 @@ class AttentionRecord:
     @property
     def found(self) -> tuple[str, ...]:
         """The retrievals that a head of their own finds: each head counts for the one that it finds most often."""
-        mine = {max(range(len(row)), key=row.__getitem__): max(row) for row in sorted(self.hits, key=max)}
-        return tuple(name for i, name in enumerate(self.retrievals) if mine.get(i, 0.0) > HIT)
+        hit_rates = {max(range(len(row)), key=row.__getitem__): max(row) for row in sorted(self.hits, key=max)}
+        return tuple(name for i, name in enumerate(self.retrievals) if hit_rates.get(i, 0.0) > HIT)
 
     @property
     def sentence(self) -> str:

@@ -72,8 +72,8 @@ class Bound:
             return f"{self.quantity}: nothing follows by {self.source}, for it fails that {'; '.join(self.failed)}"
         sign = {"lower": ">=", "upper": "<=", "exact": "="}[self.side]
         note = " (says nothing here)" if self.vacuous else ""
-        given = f", if {'; '.join(self.assumed)}" if self.assumed else ""
-        return f"{self.quantity} {sign} {outward(self.value, 6, self.side):.6g}{note}, by {self.source}{given}"
+        condition = f", if {'; '.join(self.assumed)}" if self.assumed else ""
+        return f"{self.quantity} {sign} {outward(self.value, 6, self.side):.6g}{note}, by {self.source}{condition}"
 
     def _repr_html_(self) -> str:
         return html_words(f"{self.claim()}") + html_table(

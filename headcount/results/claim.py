@@ -113,12 +113,12 @@ class Claim:
     @property
     def lines(self) -> tuple[str, ...]:
         """The first sentence, then what it rests on in long form."""
-        said = str(self)
-        long = [f"because: {self.reason}"] if self.reason and self.reason not in said else []
+        sentence = str(self)
+        long = [f"because: {self.reason}"] if self.reason and self.reason not in sentence else []
         long += [f"by {self.source}"] if self.source else []
         long += [f"{'checked' if h.status == 'holds' else h.status}: {h.says}" for h in self.conditions]
         long += self._measured()
-        return (said, *long)
+        return (sentence, *long)
 
     @property
     def word(self) -> str:
@@ -188,18 +188,18 @@ class Claim:
 
     def _said(self, subject: str) -> str:
         why = f": {self.reason}" if self.predicate in SENTENCES else f", {self.reason}"
-        whole = self._filled(subject, why if self.reason else "")
-        return whole if len(whole.split()) <= MOST_WORDS else self._filled(subject, "")
+        sentence = self._filled(subject, why if self.reason else "")
+        return sentence if len(sentence.split()) <= MOST_WORDS else self._filled(subject, "")
 
     def _filled(self, subject: str, why: str) -> str:
-        given = self._given()
+        condition = self._given()
         one = subject.lower().startswith(("1 ", "one ")) or not subject[:1].isdigit()
         return SENTENCES.get(self.predicate, JUDGED).format(
             subject=subject,
             word=self.word,
             value=self._number(),
-            of=f"{self.basis}{given}",
-            given=given,
+            of=f"{self.basis}{condition}",
+            given=condition,
             interval=self._interval(),
             be="is" if one else "are",
             why=why,
@@ -230,13 +230,13 @@ class Claim:
         return f" ({percent(self.evidence.level)} interval {ends})" if self.evidence.level else f" {ends}"
 
     def _measured(self) -> list[str]:
-        e, found = self.evidence, []
+        e, lines = self.evidence, []
         if self.compared is not None:
             times = f", {short(self.compared.ratio, 2)} times it" if self.compared.ratio else ""
-            found.append(f"compared with {self.compared.against} ({self.compared.side}{times})")
+            lines.append(f"compared with {self.compared.against} ({self.compared.side}{times})")
         if e is not None:
-            found.append(f"{self.basis}: {e.entered} of {e.planned} runs entered, {e.diverged} diverged")
-        return found
+            lines.append(f"{self.basis}: {e.entered} of {e.planned} runs entered, {e.diverged} diverged")
+        return lines
 
 
 def _short_of(evidence: Evidence) -> str:

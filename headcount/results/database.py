@@ -152,8 +152,8 @@ def lengthened(path: Path) -> Iterator[sqlite3.Connection]:
         with copy.open("r+b") as file:
             head = file.read(100)
             page, pages = (int.from_bytes(head[at : at + size], "big") for at, size in ((16, 2), (28, 4)))
-            said = min((65536 if page == 1 else page) * pages, LONGEST_COPY)
-            file.truncate(max(said, file.seek(0, 2)))
+            stated_size = min((65536 if page == 1 else page) * pages, LONGEST_COPY)
+            file.truncate(max(stated_size, file.seek(0, 2)))
         with contextlib.closing(_connected(copy, None)) as db:
             yield db
 
@@ -171,8 +171,8 @@ def reading(path: Path, wait: float | None = None) -> Iterator[sqlite3.Connectio
 def identity(path: Path) -> tuple[int, int] | None:
     """Which file stands at a path: another one of the same name differs. None where there is none."""
     try:
-        found = path.stat()
-        return found.st_dev, found.st_ino
+        status = path.stat()
+        return status.st_dev, status.st_ino
     except FileNotFoundError:
         return None
 
@@ -261,12 +261,12 @@ def _copied(path: Path, stack: contextlib.ExitStack) -> sqlite3.Connection | Non
 def _copies() -> Iterator[Path]:
     """A folder for copies."""
     try:
-        held = TemporaryDirectory()
+        temporary = TemporaryDirectory()
     except OSError as problem:
-        said = (problem.strerror or str(problem)).lower()
+        reason = (problem.strerror or str(problem)).lower()
         words = "a store can be read in a copy alone, and no folder for one can be made"
-        raise StoreError(f"{words} ({said}); let TMPDIR name a folder that can be written") from None
-    with held as folder:
+        raise StoreError(f"{words} ({reason}); let TMPDIR name a folder that can be written") from None
+    with temporary as folder:
         yield Path(folder)
 
 
@@ -281,14 +281,14 @@ def _copy(file: Path, to: Path) -> None:
     command = [*((copier,) if copier else python), "--", str(file.absolute()), str(to)]
     done = subprocess.run(command, capture_output=True, check=False)
     if done.returncode and file.exists():  # one that is gone has another stamp
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        raise StoreError(f"{file}: it could not be copied to be read ({said[-1] if said else done.returncode})")
+        message = done.stderr.decode(errors="replace").strip().splitlines()
+        raise StoreError(f"{file}: it could not be copied to be read ({message[-1] if message else done.returncode})")
 
 
 def _stamp(file: Path) -> tuple[int, ...] | None:
     try:
-        found = file.stat()
-        return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+        status = file.stat()
+        return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
     except FileNotFoundError:
         return None
 
@@ -384,9 +384,9 @@ def in_one_line(path: Path) -> Iterator[None]:
             raise LockedError(f"{path}: another program keeps it locked; run the same command again") from problem
         if str(problem).startswith("Could not decode to UTF-8"):  # of a text that has no checksum
             name = "SQLITE_CORRUPT"
-        said = next((words for kind, words in SAID.items() if name.startswith(kind)), str(problem))
+        reason = next((words for kind, words in SAID.items() if name.startswith(kind)), str(problem))
         kind = ForeignError if name.startswith("SQLITE_NOTADB") else StoreError
-        raise kind(f"{path}: {said}{_size_limit(name)}") from problem
+        raise kind(f"{path}: {reason}{_size_limit(name)}") from problem
 
 
 def _size_limit(name: str) -> str:

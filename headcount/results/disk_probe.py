@@ -82,11 +82,11 @@ def _locks_hold(path: Path) -> bool:
         return True
     import struct
 
-    whole = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+    lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
     first, second = (os.open(path, os.O_RDWR | os.O_CREAT, 0o600) for _ in range(2))
     try:
         fcntl.lockf(first, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
-        fcntl.fcntl(second, fcntl.F_OFD_SETLK, whole)
+        fcntl.fcntl(second, fcntl.F_OFD_SETLK, lock)
         return False
     except OSError as problem:
         if problem.errno in (errno.EAGAIN, errno.EACCES):

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, TextIO
 
-from headcount.files import whole
+from headcount.files import atomic_write
 from headcount.results.snapshot import Snapshot
 from headcount.results.store import Store, read_study
 from headcount.results.study import Row, Study, as_rows, strict_json
@@ -67,19 +67,19 @@ class Exported:
 
     def _write_rows(self, table: TextIO, lines: TextIO, rows: TextIO) -> dict[str, None]:
         """All rows into three files at once; the columns that they have."""
-        found: dict[str, None] = {}
+        columns: dict[str, None] = {}
         self.columns: tuple[str, ...] = ()
         writer = csv.writer(table, lineterminator="\n")
         for text, row in self._rows():
-            if row.keys() != found.keys():
-                found.update(dict.fromkeys(row))
+            if row.keys() != columns.keys():
+                columns.update(dict.fromkeys(row))
                 if self.count == 1:
-                    self.columns = tuple(found)
-                    writer.writerow(self._titles(found))
+                    self.columns = tuple(columns)
+                    writer.writerow(self._titles(columns))
             writer.writerow([_cell(row.get(name, "")) for name in self.columns])
             lines.write(f"{text}\n")
             rows.write(f"{',' if self.count > 1 else ''}\n  {text}")
-        return found
+        return columns
 
     def _write_table(self, table: TextIO, columns: dict[str, None]) -> None:
         writer = csv.writer(table, lineterminator="\n")
@@ -133,7 +133,7 @@ def _one_at_a_time(folder: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[TextIO]:
     """A file to write; it becomes `path` when the block ends well."""
-    with whole(path) as scratch, scratch.open("w", encoding="utf-8", newline="") as file:
+    with atomic_write(path) as scratch, scratch.open("w", encoding="utf-8", newline="") as file:
         yield file
 
 

@@ -198,8 +198,10 @@ def alone(folder: Path) -> Iterator[None]:
         if not _locked(file):
             banks = [path for path in folder.iterdir() if path.name not in (GUARD, STORE)]
             who = [str(LeaseHolder.of(path)) for path in banks if not _is_free(path)]
-            said = ", ".join(dict.fromkeys(who)) or "another process"
-            raise LockedError(f"{folder.with_suffix('.sqlite')}: in use by {said}; run this again when that has ended")
+            holders = ", ".join(dict.fromkeys(who)) or "another process"
+            raise LockedError(
+                f"{folder.with_suffix('.sqlite')}: in use by {holders}; run this again when that has ended"
+            )
         _sign(file)
         yield
     finally:

@@ -140,27 +140,27 @@ class Record:
     def to_json(self) -> str:
         """The record as JSON text, a line for each cell."""
         measured = self.measured
-        whole = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "measured"}
-        whole |= {"setup": dict(measured.setup), "reduced": measured.reduced, "notes": list(measured.notes)}
-        whole["claims"] = [dataclasses.asdict(claim) for claim in measured.claims]
-        head = json.dumps(whole, indent=1, default=str)[:-2]
+        content = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "measured"}
+        content |= {"setup": dict(measured.setup), "reduced": measured.reduced, "notes": list(measured.notes)}
+        content["claims"] = [dataclasses.asdict(claim) for claim in measured.claims]
+        head = json.dumps(content, indent=1, default=str)[:-2]
         tables = [f"  {json.dumps(title)}: [\n{_lines(cells)}\n  ]" for title, cells in measured.tables.items()]
         return head + ',\n "tables": {\n' + ",\n".join(tables) + "\n }\n}\n"
 
     @classmethod
     def from_json(cls, text: str) -> Record:
         """The record that `to_json` wrote."""
-        whole = json.loads(text)
-        if not isinstance(whole, dict) or not {"name", "quick", "device", "tables"} <= set(whole):
+        content = json.loads(text)
+        if not isinstance(content, dict) or not {"name", "quick", "device", "tables"} <= set(content):
             raise ValueError("this JSON is no result of `headcount reproduce`: it lacks name, quick, device or tables")
         tables = {
             title: {(cell["row"], cell["column"]): tuple(cell["values"]) for cell in cells}
-            for title, cells in whole["tables"].items()
+            for title, cells in content["tables"].items()
         }
-        claims = tuple(Stated(**claim) for claim in whole.get("claims", []))
-        notes = tuple(whole.get("notes", []))
-        measured = Measured(tables, claims, whole.get("setup", {}), notes, whole.get("reduced", ""))
-        plain = {f.name: whole[f.name] for f in dataclasses.fields(cls) if f.name != "measured"}
+        claims = tuple(Stated(**claim) for claim in content.get("claims", []))
+        notes = tuple(content.get("notes", []))
+        measured = Measured(tables, claims, content.get("setup", {}), notes, content.get("reduced", ""))
+        plain = {f.name: content[f.name] for f in dataclasses.fields(cls) if f.name != "measured"}
         return cls(**plain, measured=measured)
 
     @classmethod

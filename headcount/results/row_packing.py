@@ -32,12 +32,12 @@ class RowPacking:
         """The same row, packed; one with a column that this package does not know stays as it is."""
         if not row.keys() <= self.known.keys():
             return row
-        held = self.kind()
+        packed = self.kind()
         for name, value in row.items():
             known = self.known[name]
             if known is not None and value:  # zeros have a sign, which equal ones need not share
                 value = known.setdefault((value.__class__, value), value)
                 if len(known) > DISTINCT:
                     self.known[name] = None
-            setattr(held, name, value)
-        return cast(Row, vars(held))
+            setattr(packed, name, value)
+        return cast(Row, vars(packed))

@@ -70,12 +70,12 @@ class Snapshot:
         with reading(self.path, self.wait) as db:
             self._refuse_another_file()
             place = -1
-            while found := self._some(db, "place > ?", "ASC", place):
+            while chunk := self._some(db, "place > ?", "ASC", place):
                 db.execute("COMMIT")
-                if found[-1][-1] <= place:  # a damaged index would lead round in a ring
+                if chunk[-1][-1] <= place:  # a damaged index would lead round in a ring
                     raise DamagedTextError("rows that are not in their order")
-                place = found[-1][-1]
-                yield _sound(found)
+                place = chunk[-1][-1]
+                yield _sound(chunk)
                 db.execute("BEGIN")
 
     def study(self) -> Study:
@@ -89,8 +89,8 @@ class Snapshot:
 
     def told(self, sound: int) -> dict[str, object]:
         """The spec with how many networks it asked for, and how many of those kept are not as they were written."""
-        told = {**self.about, "asked": self.spec.wanted}
-        return told if sound >= self.spec.trained else {**told, "damaged": self.spec.trained - sound}
+        spec = {**self.about, "asked": self.spec.wanted}
+        return spec if sound >= self.spec.trained else {**spec, "damaged": self.spec.trained - sound}
 
     def environment(self, used: Iterable[str]) -> dict[str, object]:
         """The environment of the first of these addresses, with those of others beside it; none of a damaged one."""
@@ -103,9 +103,9 @@ class Snapshot:
     def ends(self, db: sqlite3.Connection) -> Study:
         """The study with its first and last row alone: what a list of studies needs, at no cost."""
         sides = (("place > ?", "ASC", -1), ("place < ?", "DESC", self.spec.wanted)) if self.spec.trained else ()
-        found = [text for side in sides for text in _sound(self._some(db, *side))[:1]]
-        rows = as_rows(f"[{','.join(text for text, _ in found)}]", "the store")
-        used = dict.fromkeys(env for _, env in found)
+        texts = [text for side in sides for text in _sound(self._some(db, *side))[:1]]
+        rows = as_rows(f"[{','.join(text for text, _ in texts)}]", "the store")
+        used = dict.fromkeys(env for _, env in texts)
         return Study(tuple(rows), self.told(self.spec.trained), self.environment(used), self.spec.name)
 
     def _some(self, db: sqlite3.Connection, where: str, order: str, place: int) -> list[tuple[Any, ...]]:
@@ -120,13 +120,13 @@ class Snapshot:
 
 def taken(db: sqlite3.Connection, path: Path, spec: str | None, wait: float | None) -> Snapshot:
     """The snapshot of a spec within the transaction of `db`; of the one stated last unless `spec` says which."""
-    found = chosen(stated_specs(db), spec, path)
-    (text,) = db.execute("SELECT CAST(spec AS BLOB) FROM specs WHERE id = ?", (found.id,)).fetchone()
+    stated = chosen(stated_specs(db), spec, path)
+    (text,) = db.execute("SELECT CAST(spec AS BLOB) FROM specs WHERE id = ?", (stated.id,)).fetchone()
     (last,) = db.execute("SELECT coalesce(max(rowid), 0) FROM rows").fetchone()
-    said = db.execute("SELECT id, CAST(environment AS BLOB) FROM environments").fetchall()
-    environments = {name: text for name, text in said if isinstance(name, str) and isinstance(text, bytes)}
+    stored = db.execute("SELECT id, CAST(environment AS BLOB) FROM environments").fetchall()
+    environments = {name: text for name, text in stored if isinstance(name, str) and isinstance(text, bytes)}
     about = as_spec(_parsed(text), f"the spec of {path}")
-    return Snapshot(path, identity(path), found, about, environments, last, wait)
+    return Snapshot(path, identity(path), stated, about, environments, last, wait)
 
 
 def chosen(specs: list[StatedSpec], spec: str | None, path: Path) -> StatedSpec:
@@ -142,9 +142,9 @@ def chosen(specs: list[StatedSpec], spec: str | None, path: Path) -> StatedSpec:
 def stated_specs(db: sqlite3.Connection) -> list[StatedSpec]:
     """Every spec ever asked for, the latest last."""
     names = [field.name for field in fields(StatedSpec)]
-    found = db.execute("SELECT id, content, name, asked, kept, diverged, stated FROM specs ORDER BY turn")
+    records = db.execute("SELECT id, content, name, asked, kept, diverged, stated FROM specs ORDER BY turn")
     try:
-        return [decode(StatedSpec, dict(zip(names, row, strict=True)), "the store's list of specs") for row in found]
+        return [decode(StatedSpec, dict(zip(names, row, strict=True)), "the store's list of specs") for row in records]
     except ValueError as problem:
         raise DamagedTextError(str(problem)) from problem
 
@@ -157,6 +157,6 @@ def _parsed(text: Any) -> Any:
         raise DamagedTextError(str(problem)) from problem
 
 
-def _sound(found: list[tuple[Any, ...]]) -> list[tuple[str, str]]:
+def _sound(records: list[tuple[Any, ...]]) -> list[tuple[str, str]]:
     """Row and environment of those that are as they were written."""
-    return [(row[2].decode(), row[3].decode()) for row in found if is_sound(row[:4], row[4])]
+    return [(row[2].decode(), row[3].decode()) for row in records if is_sound(row[:4], row[4])]

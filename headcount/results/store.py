@@ -218,10 +218,10 @@ class Store:
     def content(self, run: str) -> dict[str, object]:
         """Everything that determined a row, as it was when it was trained."""
         with reading(self.path, self.wait) as db:
-            found = db.execute("SELECT member FROM rows WHERE run = ?", (run,)).fetchone()
-        if found is None:
+            record = db.execute("SELECT member FROM rows WHERE run = ?", (run,)).fetchone()
+        if record is None:
             raise ValueError(f"{self.path} holds no row {run!r}")
-        return json.loads(found[0])
+        return json.loads(record[0])
 
     def trained_in(self, runs: Iterable[str]) -> dict[str, str]:
         """The address of the bank in which each of `runs` was trained, of those that have a sound row that says it."""
@@ -232,8 +232,8 @@ class Store:
                 members = {run: member for run, member, sound in _checked_runs(db, list(runs)) if sound}
         except EmptyStoreError:
             return {}
-        said = ((run, _bank_of(member)) for run, member in members.items())
-        return {run: bank for run, bank in said if bank is not None}
+        banks = ((run, _bank_of(member)) for run, member in members.items())
+        return {run: bank for run, bank in banks if bank is not None}
 
     def study(self, spec: str | None = None) -> Study:
         """The rows of a spec that are finished, in the spec's order; of the latest one unless `spec` says which."""
@@ -247,8 +247,8 @@ class Store:
     def heads(self) -> list[tuple[StatedSpec, Study]]:
         """Every spec with its `head`, all as they stand at one moment."""
         with reading(self.path, self.wait) as db:
-            found = [taken(db, self.path, spec.content, self.wait) for spec in stated_specs(db)]
-            return [(each.spec, each.ends(db)) for each in found]
+            snapshots = [taken(db, self.path, spec.content, self.wait) for spec in stated_specs(db)]
+            return [(each.spec, each.ends(db)) for each in snapshots]
 
 
 def spec_address(name: str, text: str, runs: Sequence[str]) -> str:
@@ -258,8 +258,8 @@ def spec_address(name: str, text: str, runs: Sequence[str]) -> str:
 
 def runs_of_spec(db: sqlite3.Connection, number: int | None) -> list[str]:
     """The runs that the spec of this number names, in their order; whatever is no text any more, as it looks."""
-    found = db.execute("SELECT CAST(run AS BLOB) FROM asked WHERE spec = ? ORDER BY place", (number,))
-    return [_looks(run) for (run,) in found]
+    records = db.execute("SELECT CAST(run AS BLOB) FROM asked WHERE spec = ? ORDER BY place", (number,))
+    return [_looks(run) for (run,) in records]
 
 
 def checked_specs(db: sqlite3.Connection, only: str | None = None) -> Iterator[tuple[str, bool]]:
@@ -302,8 +302,8 @@ def _checked_runs(db: sqlite3.Connection, runs: list[str]) -> Iterator[tuple[str
 def _bank_of(member: bytes) -> str | None:
     """The bank that the text of what determined a row names; a stranger may have written anything."""
     try:
-        said = json.loads(member)
+        content = json.loads(member)
     except (ValueError, RecursionError):
         return None
-    bank = said.get("bank") if isinstance(said, dict) else None
+    bank = content.get("bank") if isinstance(content, dict) else None
     return bank if isinstance(bank, str) else None

@@ -157,11 +157,11 @@ def as_rows(text: str, where: str, first: Row | None = None) -> list[Row]:
 
 def _usual(values: list[Any], types: set[type]) -> bool:
     """Whether the values of a column have its types, and no whole number is one that no machine holds."""
-    found = set(map(type, values))
-    if int not in found:
-        return found <= types
-    whole = values if len(found) == 1 else [value for value in values if type(value) is int]
-    return found <= types and max(whole) < LARGEST and min(whole) > -LARGEST
+    kinds = set(map(type, values))
+    if int not in kinds:
+        return kinds <= types
+    integers = values if len(kinds) == 1 else [value for value in values if type(value) is int]
+    return kinds <= types and max(integers) < LARGEST and min(integers) > -LARGEST
 
 
 # What pages and fits read of a spec, by the keys that lead there: a file may hold more, and nothing else under these.
@@ -326,15 +326,17 @@ class Study:
     @classmethod
     def from_json(cls, text: str) -> Study:
         """The study that `to_json` wrote."""
-        whole = json.loads(text)
-        if not isinstance(whole, dict) or not {"name", "spec", "environment", "rows"} <= set(whole):
+        content = json.loads(text)
+        if not isinstance(content, dict) or not {"name", "spec", "environment", "rows"} <= set(content):
             raise ValueError("this JSON is not a study: it lacks name, spec, environment or rows")
-        if not isinstance(whole["rows"], list):
-            raise ValueError(f"rows of a study must be a list, got {str(whole['rows'])[:60]}")
-        first = whole["rows"][0] if whole["rows"] else None
-        rows = tuple(_with_infinities(as_row(row, f"row {i}", first)) for i, row in enumerate(whole["rows"]))
-        name = checked(str, whole["name"], "name", "the study")
-        return cls(rows, as_spec(whole["spec"], "the spec"), as_table(whole["environment"], "the environment"), name)
+        if not isinstance(content["rows"], list):
+            raise ValueError(f"rows of a study must be a list, got {str(content['rows'])[:60]}")
+        first = content["rows"][0] if content["rows"] else None
+        rows = tuple(_with_infinities(as_row(row, f"row {i}", first)) for i, row in enumerate(content["rows"]))
+        name = checked(str, content["name"], "name", "the study")
+        return cls(
+            rows, as_spec(content["spec"], "the spec"), as_table(content["environment"], "the environment"), name
+        )
 
     def to_csv(self) -> str:
         """The rows as CSV, columns in the order of the first row."""

@@ -147,16 +147,16 @@ def _columns(db: sqlite3.Connection, table: str) -> set[str]:
 def _is_addressed(name: Any, text: Any) -> bool:
     """Whether an environment is the one that its address was taken of."""
     try:
-        held = json.loads(text)
-        return isinstance(held, dict) and address(held) == _spoken(name)
+        content = json.loads(text)
+        return isinstance(content, dict) and address(content) == _spoken(name)
     except (ValueError, TypeError, RecursionError):
         return False
 
 
 def _is_as_written(row: Sequence[Any]) -> bool:
     """Whether the texts of a row fit its checksum, where it has one, and are what a row is."""
-    *texts, said = row
-    fits = all(type(text) is bytes for text in texts) if said is None else is_sound(texts, said)
+    *texts, checksum = row
+    fits = all(type(text) is bytes for text in texts) if checksum is None else is_sound(texts, checksum)
     return fits and _is_json(texts[2], dict) and _is_json(texts[1])
 
 
@@ -218,17 +218,17 @@ def _repaired(path: Path, saved: _Salvage) -> RepairedStore:
     with writing(fresh) as db:
         _write_salvaged(db, saved)
         (rows,) = db.execute("SELECT count(*) FROM rows").fetchone()
-    aside = _free_name(path)
+    backup = _free_name(path)
     try:
-        os.link(path, aside)  # whoever looks finds the old file or the new one, at no moment none
+        os.link(path, backup)  # whoever looks finds the old file or the new one, at no moment none
     except OSError:  # a disk that knows no links
-        path.rename(aside)
+        path.rename(backup)
     for rest in ("-wal", "-shm"):
         with contextlib.suppress(FileNotFoundError):
-            path.with_name(path.name + rest).rename(aside.with_name(aside.name + rest))
+            path.with_name(path.name + rest).rename(backup.with_name(backup.name + rest))
     fresh.replace(path)
     settle(path.parent)
-    return RepairedStore(str(path), rows, tuple(saved.dropped), str(aside))
+    return RepairedStore(str(path), rows, tuple(saved.dropped), str(backup))
 
 
 def merge_stores(into: str | Path, *others: str | Path) -> MergedStore:
@@ -241,9 +241,9 @@ def merge_stores(into: str | Path, *others: str | Path) -> MergedStore:
         if target.path.exists() and source.samefile(target.path):
             raise RefusalError(f"{other} is the store to merge into; give another")
         with reading(source) as read, writing(target.path) as db:
-            (here,) = db.execute("SELECT count(*) FROM rows").fetchone()
+            (before,) = db.execute("SELECT count(*) FROM rows").fetchone()
             differing += _bring_rows(read, db)
-            added += db.execute("SELECT count(*) FROM rows").fetchone()[0] - here
+            added += db.execute("SELECT count(*) FROM rows").fetchone()[0] - before
             specs += _bring_specs(read, db)
     return MergedStore(str(target.path), added, specs, tuple(differing))
 
@@ -251,13 +251,13 @@ def merge_stores(into: str | Path, *others: str | Path) -> MergedStore:
 def _bring_rows(read: sqlite3.Connection, db: sqlite3.Connection) -> list[str]:
     db.executemany("INSERT OR IGNORE INTO environments VALUES (?, ?)", read.execute("SELECT * FROM environments"))
     differing = []
-    for found in read.execute(f"SELECT {TEXTS} FROM rows"):
-        if not _is_as_written(found):
+    for record in read.execute(f"SELECT {TEXTS} FROM rows"):
+        if not _is_as_written(record):
             continue
-        run, member, row, env = (text.decode() for text in found[:4])
+        run, member, row, env = (text.decode() for text in record[:4])
         insert_rows(db, [(run, member, row, env, _status(row))])
-        (kept,) = db.execute("SELECT row FROM rows WHERE run = ?", (run,)).fetchone()
-        if kept != row and json.loads(kept) != json.loads(row):
+        (stored,) = db.execute("SELECT row FROM rows WHERE run = ?", (run,)).fetchone()
+        if stored != row and json.loads(stored) != json.loads(row):
             differing.append(run)
     return differing
 
@@ -272,10 +272,10 @@ def _bring_specs(read: sqlite3.Connection, db: sqlite3.Connection) -> int:
         runs = runs_of_spec(read, number)
         if not spec[0].startswith(OLD) and (own := spec_address(spec[1], spec[2], runs)) != spec[0]:
             spec[0], spec[4] = own, len(runs)  # what is left of a damaged one, under an address of its own
-        made = db.execute(f"INSERT OR IGNORE INTO specs ({columns}) VALUES (?, ?, ?, ?, ?, ?)", spec)
-        if made.rowcount:
-            asked = ((run, made.lastrowid, place) for place, run in enumerate(runs))
-            db.executemany("INSERT INTO asked VALUES (?, ?, ?)", asked)
+        inserted = db.execute(f"INSERT OR IGNORE INTO specs ({columns}) VALUES (?, ?, ?, ?, ?, ?)", spec)
+        if inserted.rowcount:
+            requests = ((run, inserted.lastrowid, place) for place, run in enumerate(runs))
+            db.executemany("INSERT INTO asked VALUES (?, ?, ?)", requests)
             count += 1
     db.execute(COUNT)
     return count
@@ -309,13 +309,13 @@ def _salvaged_specs(db: sqlite3.Connection) -> list[_SalvagedSpec]:
             for name, spec, runs in _each(db, "specs", "name, spec, runs")
             if _is_json(runs, list)
         ]
-    asked: dict[int, dict[int, str]] = {}
+    runs_of: dict[int, dict[int, str]] = {}
     for row in _readable(db, "SELECT run, spec, place FROM asked"):
         if _are(row, str, int, int):
-            asked.setdefault(row[1], {})[row[2]] = row[0]
+            runs_of.setdefault(row[1], {})[row[2]] = row[0]
     specs = [row for row in _each(db, "specs", "turn, id, name, spec, content") if _are(row, int, int, str, str, str)]
     return [
-        _SalvagedSpec(name, spec, [asked.get(n, {})[i] for i in sorted(asked.get(n, {}))], content)
+        _SalvagedSpec(name, spec, [runs_of.get(n, {})[i] for i in sorted(runs_of.get(n, {}))], content)
         for _, n, name, spec, content in sorted(specs)
         if _is_json(spec, dict)
     ]
@@ -331,8 +331,8 @@ def _each(db: sqlite3.Connection, table: str, columns: str) -> Iterator[tuple[An
     most = _most(db, table)
     while most is None or last < most:
         try:
-            found = db.execute(f"SELECT rowid, {columns} FROM {table} WHERE rowid > ? ORDER BY rowid", (last,))
-            for number, *rest in found:
+            records = db.execute(f"SELECT rowid, {columns} FROM {table} WHERE rowid > ? ORDER BY rowid", (last,))
+            for number, *rest in records:
                 if number <= last:
                     raise sqlite3.DatabaseError("rows that are not in their order")
                 last, failed = number, 0
@@ -367,10 +367,10 @@ def _write_salvaged(db: sqlite3.Connection, saved: _Salvage) -> None:
         # What of a spec is left is a spec of its own: the sweep that stated the whole one states it again.
         content = content if content.startswith(OLD) else spec_address(name, spec, runs)
         insert = "INSERT OR IGNORE INTO specs (content, name, spec, turn, asked) VALUES (?, ?, ?, ?, ?)"
-        made = db.execute(insert, (content, name, spec, turn, len(runs))) if runs else None
-        if made is not None and made.rowcount:
-            asked = ((run, made.lastrowid, i) for i, run in enumerate(runs))
-            db.executemany("INSERT OR IGNORE INTO asked VALUES (?, ?, ?)", asked)
+        inserted = db.execute(insert, (content, name, spec, turn, len(runs))) if runs else None
+        if inserted is not None and inserted.rowcount:
+            requests = ((run, inserted.lastrowid, i) for i, run in enumerate(runs))
+            db.executemany("INSERT OR IGNORE INTO asked VALUES (?, ?, ?)", requests)
     db.execute(COUNT)
 
 

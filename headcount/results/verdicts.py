@@ -197,7 +197,7 @@ def _mostly_diverged(claim: Claim) -> bool:
     return e is not None and 2 * e.diverged >= max(1, e.entered)
 
 
-def _seen(test: Callable[[Evidence], bool]) -> Callable[[Claim], bool]:
+def _by_evidence(test: Callable[[Evidence], bool]) -> Callable[[Claim], bool]:
     return lambda claim: claim.evidence is not None and test(claim.evidence)
 
 
@@ -211,16 +211,20 @@ RULES = (
     _Rule(FINAL | BESIDE, lambda c: _of(c, "calculus") or _of(c, "habit"), "neither proved nor measured"),
     _Rule(frozenset({P.NEVER}), lambda c: not _of(c, "proved") or bool(c.assumed), "assumed and not proved of all"),
     _Rule(DECIDING, lambda c: _of(c, "measured") and c.evidence is None, "measured without evidence"),
-    _Rule(FINAL, _seen(lambda e: not e.whole), "not all that was planned entered"),
-    _Rule(DECIDING | DENYING, _seen(lambda e: e.at_edge), "the fit lies at the end of what was tried"),
-    _Rule(FINAL | DENYING, _seen(lambda e: not e.settled), "training did not settle"),
+    _Rule(FINAL, _by_evidence(lambda e: not e.whole), "not all that was planned entered"),
+    _Rule(DECIDING | DENYING, _by_evidence(lambda e: e.at_edge), "the fit lies at the end of what was tried"),
+    _Rule(FINAL | DENYING, _by_evidence(lambda e: not e.settled), "training did not settle"),
     _Rule(DECIDING - {P.CONSISTENT, P.ENOUGH}, _mostly_diverged, "half of the runs or more diverged"),
-    _Rule(DENYING, _seen(lambda e: e.diverged > 0), "some of the runs diverged"),
+    _Rule(DENYING, _by_evidence(lambda e: e.diverged > 0), "some of the runs diverged"),
     _Rule(BESIDE, lambda c: c.compared is None, "compared with nothing"),
     _Rule(BESIDE, lambda c: _side(c, "typed", "ours"), "what we typed in is no table of the paper"),
     _Rule(frozenset({P.REFUTED}), lambda c: _side(c, "typed", "ours"), "the statement is not the authors' own"),
     _Rule(frozenset({P.REFUTED}), lambda c: _side(c, "summary"), "the statement is known from a summary alone"),
-    _Rule(frozenset({P.REFUTED}), _seen(lambda e: bool(e.sizes)), "sizes are finite and the statement is of a limit"),
+    _Rule(
+        frozenset({P.REFUTED}),
+        _by_evidence(lambda e: bool(e.sizes)),
+        "sizes are finite and the statement is of a limit",
+    ),
     _Rule(
         frozenset({P.REFUTED}),
         lambda c: c.compared is not None and c.compared.statement == "ours",
@@ -228,7 +232,7 @@ RULES = (
     ),
     _Rule(
         frozenset({P.WORTH_IT}),
-        _seen(lambda e: e.interval is None or not e.interval[0] > 0),
+        _by_evidence(lambda e: e.interval is None or not e.interval[0] > 0),
         "the interval of the gain reaches nothing",
     ),
 )

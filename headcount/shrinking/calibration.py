@@ -86,18 +86,18 @@ def corrected(
     means = attended_means(family, layers, survey.moments)
     factors: dict[Unit, float] = {}
     for number in range(len(layers)):
-        mine = [(u, r) for u, r in zip(survey.units, plan.ranks, strict=True) if u.layer == number and r < u.full]
-        if not mine:
+        reduced = [(u, r) for u, r in zip(survey.units, plan.ranks, strict=True) if u.layer == number and r < u.full]
+        if not reduced:
             continue
-        true = measured(model, family, some, read, mine, means[number], originals)
-        scale = _ratio(true, sum(u.errors[r] for u, r in mine))
+        true = measured(model, family, some, read, reduced, means[number], originals)
+        scale = _ratio(true, sum(u.errors[r] for u, r in reduced))
         if not 1 / TRUSTED < scale < TRUSTED:
             alone = {
                 id(u): _ratio(measured(model, family, some, read, [(u, r)], means[number], originals), u.errors[r])
-                for u, r in mine
+                for u, r in reduced
             }
-            scale = _ratio(true, sum(alone[id(u)] * u.errors[r] for u, r in mine))
-            factors |= {u: alone[id(u)] * scale for u, _ in mine}
+            scale = _ratio(true, sum(alone[id(u)] * u.errors[r] for u, r in reduced))
+            factors |= {u: alone[id(u)] * scale for u, _ in reduced}
         factors |= {u: factors.get(u, scale) for u in survey.units if u.layer == number}
         on_progress(f"layer {number + 1} of {len(layers)} held against the truth")
     units = tuple(replace(u, errors=tuple(factors.get(u, 1.0) * e for e in u.errors)) for u in survey.units)
@@ -106,16 +106,16 @@ def corrected(
 
 def _products(family: Family, layer: nn.Module, chosen: Sequence[tuple[Unit, int]]) -> dict[str, Tensor]:
     layout = family.read(layer).layout
-    found: dict[str, Tensor] = {}
+    products: dict[str, Tensor] = {}
     for unit, rank in chosen:
         dim = unit.full
         eye = torch.eye(dim, dtype=torch.float64).repeat(len(layout.groups), 1, 1)
-        put = found.setdefault(unit.part, eye)
+        put = products.setdefault(unit.part, eye)
         for place, head in enumerate(unit.heads):
             left = unit.factors.left[place * dim : (place + 1) * dim, :rank]
             put[head] = left @ unit.factors.right[:, :rank].mT
-    assert set(found) <= set(PARTS)
-    return found
+    assert set(products) <= set(PARTS)
+    return products
 
 
 def _ratio(true: float, predicted: float) -> float:

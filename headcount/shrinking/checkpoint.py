@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from headcount.files import whole_folder
+from headcount.files import atomic_folder
 from headcount.nets.pretrained.families import Family, family_of
 from headcount.nets.pretrained.folders import LAYOUT, WEIGHTS
 from headcount.nets.pretrained.gguf_files import ORIGIN
@@ -42,7 +42,7 @@ def save_compact(
     """
     family = family_of(model)
     layouts = [family.read(layer).layout.to_json() for layer in family.layers(model)]
-    with whole_folder(Path(folder)) as scratch:
+    with atomic_folder(Path(folder)) as scratch:
         _write(scratch / WEIGHTS, _cast(_state(model), dtype))
         (scratch / LAYOUT).write_text(
             json.dumps({"family": family.name, "layers": layouts}, indent=1), encoding="utf-8"
@@ -64,7 +64,7 @@ def save_padded(
 ) -> Path:
     """Write the reduced model in the stock shapes, heads filled up with zeros: plain `transformers` loads it."""
     family = family_of(model)
-    with whole_folder(Path(folder)) as scratch:
+    with atomic_folder(Path(folder)) as scratch:
         _write(scratch / WEIGHTS, _cast(stock_state(model, family, head_dim), dtype))
         _settings(model, scratch, source, dtype, card)
     return Path(folder)
@@ -102,10 +102,10 @@ def stock_state(model: nn.Module, family: Family, head_dim: int) -> dict[str, Te
     """The state of the stock model: everything but attention as it is, attention padded."""
     state = _state(model)
     prefixes = _prefixes(model, family)
-    kept = {name: t for name, t in state.items() if not any(name.startswith(p) and _ours(name, p) for p in prefixes)}
+    stock = {name: t for name, t in state.items() if not any(name.startswith(p) and _ours(name, p) for p in prefixes)}
     for layer, prefix in zip(family.layers(model), prefixes, strict=True):
-        kept |= family.stock(layer, prefix, head_dim)
-    return kept
+        stock |= family.stock(layer, prefix, head_dim)
+    return stock
 
 
 def _write(path: Path, state: Mapping[str, Tensor]) -> None:
@@ -116,12 +116,12 @@ def _write(path: Path, state: Mapping[str, Tensor]) -> None:
 
 def _state(model: nn.Module) -> dict[str, Tensor]:
     """The stored tensors, each memory once: of tied weights the first name."""
-    seen: set[int] = set()
+    pointers: set[int] = set()
     state = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
-        if tensor.numel() and tensor.data_ptr() in seen:
+        if tensor.numel() and tensor.data_ptr() in pointers:
             continue
-        seen.add(tensor.data_ptr())
+        pointers.add(tensor.data_ptr())
         state[name] = tensor.detach()
     return state
 

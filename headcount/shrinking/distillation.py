@@ -175,7 +175,7 @@ def attention_parameters(student: nn.Module) -> list[nn.Parameter]:
     """The parameters of every layer's ragged heads and their output projections, and no others."""
     family = family_of(student)
     student.requires_grad_(False)
-    found: list[nn.Parameter] = []
+    parameters: list[nn.Parameter] = []
     layer: Any
     for layer in family.layers(student):
         heads = family.heads(layer)
@@ -185,5 +185,5 @@ def attention_parameters(student: nn.Module) -> list[nn.Parameter]:
         wanted = {t.data_ptr() for t in (weights.output, weights.output_bias) if t is not None and t.numel()}
         holder = layer if next(layer.parameters(), None) is not None else layer.attention
         outs = [p for p in holder.parameters() if p.data_ptr() in wanted]
-        found += [p.requires_grad_() for p in [*heads.parameters(), *outs] if p.numel()]
-    return found
+        parameters += [p.requires_grad_() for p in [*heads.parameters(), *outs] if p.numel()]
+    return parameters

@@ -102,7 +102,7 @@ def agreement(found: Sequence[Tensor], originals: Sequence[Tensor]) -> Embedding
 
 def ranking_change(texts: Encoded, model: nn.Module | dict[str, float], originals: dict[str, float]) -> RankingChange:
     """How well a model, or what it was seen to do query by query, ranks a collection beside the original."""
-    found = texts.quality(model) if isinstance(model, nn.Module) else model
-    low, high = interval([found[q] - originals[q] for q in found])
-    before, after = (sum(x.values()) / len(x) for x in (originals, found))
-    return RankingChange(texts.collection.name, before, after, low, high, len(found))
+    quality = texts.quality(model) if isinstance(model, nn.Module) else model
+    low, high = interval([quality[q] - originals[q] for q in quality])
+    before, after = (sum(x.values()) / len(x) for x in (originals, quality))
+    return RankingChange(texts.collection.name, before, after, low, high, len(quality))

@@ -75,10 +75,10 @@ class FileBytes:
 
 def file_bytes(folder: str | Path, original: nn.Module, compact: nn.Module, cast: str) -> FileBytes:
     """The bytes of a model in a folder and of what was made from it."""
-    found = sum(p.stat().st_size for kind in ("*.safetensors", "*.bin") for p in Path(folder).glob(kind))
+    stored = sum(p.stat().st_size for kind in ("*.safetensors", "*.bin") for p in Path(folder).glob(kind))
     dtype = CASTS[cast]
     return FileBytes(
-        found or tensor_bytes(original),
+        stored or tensor_bytes(original),
         cast,
         tensor_bytes(original, dtype),
         tensor_bytes(compact, dtype),
@@ -88,9 +88,9 @@ def file_bytes(folder: str | Path, original: nn.Module, compact: nn.Module, cast
 
 def tensor_bytes(model: nn.Module, dtype: torch.dtype | None = None) -> int:
     """Bytes of all stored tensors, tied ones once: what the weights file holds beside its header."""
-    seen: dict[int, Tensor] = {t.data_ptr(): t for t in model.state_dict(keep_vars=True).values() if t.numel()}
+    tensors: dict[int, Tensor] = {t.data_ptr(): t for t in model.state_dict(keep_vars=True).values() if t.numel()}
     size = None if dtype is None else torch.empty(0, dtype=dtype).element_size()
-    return sum(t.numel() * (size if size and t.is_floating_point() else t.element_size()) for t in seen.values())
+    return sum(t.numel() * (size if size and t.is_floating_point() else t.element_size()) for t in tensors.values())
 
 
 @contextmanager

@@ -50,18 +50,18 @@ def _shared(layer: int, a: tuple[Unit, int], b: tuple[Unit, int], survey: Survey
     where = torch.cat([torch.arange(u.index * dim, (u.index + 1) * dim) for u in pair])
     worth = [_exchange(u, r, moments.query[u.heads[0]], diagonal_block(moments.key, u.index, dim)) for u, r in (a, b)]
     left = torch.stack([moments.query[u.heads[0]] * w for u, w in zip(pair, worth, strict=True)])
-    found = shared_factors(left, moments.key[where][:, where], torch.eye(2 * dim, dtype=left.dtype))
+    factors = shared_factors(left, moments.key[where][:, where], torch.eye(2 * dim, dtype=left.dtype))
     apart = sum(u.errors[r] for u, r in zip(pair, ranks, strict=True))
     heads = (pair[0].heads[0], pair[1].heads[0])
-    gain = float(apart - found.errors[rank]) if rank else -float("inf")
-    return Grouping(layer, (pair[0].index, pair[1].index), heads, rank, rank * cost, gain, found)
+    gain = float(apart - factors.errors[rank]) if rank else -float("inf")
+    return Grouping(layer, (pair[0].index, pair[1].index), heads, rank, rank * cost, gain, factors)
 
 
 def _exchange(unit: Unit, rank: int, query: Tensor, key: Tensor) -> float:
     """The predicted error that one unit of mean-square logit costs in this head, at its planned rank."""
     gone = torch.eye(unit.full, dtype=query.dtype) - unit.factors.product(rank)
     logits = float((query @ gone @ key @ gone.mT).diagonal().sum())
-    whole = float((query @ key).diagonal().sum())
-    if logits > 1e-9 * whole:
+    full_logits = float((query @ key).diagonal().sum())
+    if logits > 1e-9 * full_logits:
         return unit.errors[rank] / logits
-    return unit.errors[0] / max(whole, torch.finfo(query.dtype).tiny)
+    return unit.errors[0] / max(full_logits, torch.finfo(query.dtype).tiny)

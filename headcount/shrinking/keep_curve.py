@@ -37,10 +37,10 @@ class KeepCurve:
     @property
     def sentence(self) -> str:
         """The least that loses little."""
-        shares = [row["keep"] for row in self.rows if row["perplexity x"] <= 1 + LOST]
-        if not shares:
+        fractions = [row["keep"] for row in self.rows if row["perplexity x"] <= 1 + LOST]
+        if not fractions:
             return f"none of these budgets loses at most {LOST:.0%} of perplexity"
-        return f"keeping {min(shares):g} of the attention loses at most {LOST:.0%} of perplexity"
+        return f"keeping {min(fractions):g} of the attention loses at most {LOST:.0%} of perplexity"
 
     def to_json(self) -> JsonRow:
         """A JSON-ready dictionary."""
@@ -75,18 +75,18 @@ def curve_row(cut: CutModel, keep: float) -> dict[str, float]:
 
 def curve_picture(title: str, rows: Sequence[dict[str, float]]) -> Figure:
     """Four panels over the share that is kept; perplexity with its interval."""
-    found = sorted(rows, key=lambda r: r["keep"])
-    shares = [100 * r["keep"] for r in found]
+    ordered = sorted(rows, key=lambda r: r["keep"])
+    percents = [100 * r["keep"] for r in ordered]
     parts = []
     for frame, (column, words) in zip(frames(len(SHOWN), width=1200, height=330), SHOWN.items(), strict=True):
-        spread = [r[end] for r in found for end in ("low", "high")] if column == "perplexity x" else []
-        levels = [*(r[column] for r in found), *(v for v in spread if v == v)]
-        panel = plain_panel(frame, [min(shares) - 3, max(shares) + 3], [min(levels), max(levels) * 1.001])
+        spread = [r[end] for r in ordered for end in ("low", "high")] if column == "perplexity x" else []
+        levels = [*(r[column] for r in ordered), *(v for v in spread if v == v)]
+        panel = plain_panel(frame, [min(percents) - 3, max(percents) + 3], [min(levels), max(levels) * 1.001])
         body = panel.axes + panel.title(words)
         if spread:
-            for x, row in zip(shares, found, strict=True):
+            for x, row in zip(percents, ordered, strict=True):
                 body += panel.line([(x, row["low"]), (x, row["high"])], "thin ks0") if row["low"] == row["low"] else ""
-        points = list(zip(shares, (r[column] for r in found), strict=True))
+        points = list(zip(percents, (r[column] for r in ordered), strict=True))
         body += panel.line(points, "line ks0") + panel.marks(points, 0)
-        parts.append(body + panel.below([(x, f"{x:g}") for x in shares], "attention kept, %"))
+        parts.append(body + panel.below([(x, f"{x:g}") for x in percents], "attention kept, %"))
     return figure_of(parts, width=1200, height=330, title=title, words="Quality, bytes and time against what is kept.")

@@ -119,8 +119,8 @@ class CutModel:
         """What it comes to."""
         before, after = self.costs
         less = 1 - after.cache_per_token / before.cache_per_token
-        kept = self.sizes[1].attention / self.sizes[0].attention
-        words = f"{kept:.0%} of the attention parameters and {1 - less:.0%} of the cache are left for"
+        fraction = self.sizes[1].attention / self.sizes[0].attention
+        words = f"{fraction:.0%} of the attention parameters and {1 - less:.0%} of the cache are left for"
         over = f" (at most {self.asked:.1%} asked)" if self.asked is not None and self.quality.loss > self.asked else ""
         words += f" {self.quality.loss:+.1%} of perplexity{over}, and {self.bytes.saved:.1%} of the whole file is saved"
         return words if self.bytes.worthwhile else f"{words}; {self.better}"
@@ -182,7 +182,7 @@ def calibrated(
     """
     length = split.judging.shape[1]
     model = load(name).float()
-    given = size(model)
+    original_size = size(model)
     at_full_rank(model)
     if not speaks(model):
         raise ValueError(f"{name} is a {type(model).__name__}, which gives no next token")
@@ -200,8 +200,8 @@ def calibrated(
         some = split.choosing[:1, : max(2, length // 2)]  # a layer's share shows there, and half as long takes half
         units = held_against_truth(model, loss_plan(units, keep or FIRST_KEEP, means), some, say)
     say("the original on the text to judge on")
-    found = losses_of(model, split.choosing), losses_of(model, split.judging)
-    return Calibrated(name, model, split, tuple(slopes), units, tuple(means), given, *found)
+    losses = losses_of(model, split.choosing), losses_of(model, split.judging)
+    return Calibrated(name, model, split, tuple(slopes), units, tuple(means), original_size, *losses)
 
 
 def cut_to(
@@ -218,13 +218,13 @@ def cut_to(
         quality = compared(losses_of(smaller, seen.split.judging), seen.judged_by, length)
     say("measuring what it costs to run")
     prompt = seen.split.judging[0][: max(2, length - generated)]
-    given = seen.model if size(seen.model) == seen.given else load(seen.name).float().to(there.device)
-    costs = running_costs([given, smaller], prompt, generated)
+    original = seen.model if size(seen.model) == seen.given else load(seen.name).float().to(there.device)
+    costs = running_costs([original, smaller], prompt, generated)
     sizes = seen.given, size(smaller)
     if sizes[1].attention > sizes[0].attention:
         raise ValueError(
             f"{seen.name} has {sizes[0].attention:,} attention parameters already, and keeping {plan.share:.3g} of the "
             f"stock model's would leave {sizes[1].attention:,}; keep less"
         )
-    bytes_ = file_bytes(folder_of(seen.name), given, smaller, cast)
+    bytes_ = file_bytes(folder_of(seen.name), original, smaller, cast)
     return CutModel(seen.title, smaller, plan, quality, alone, bytes_, sizes, (costs[0], costs[1]))

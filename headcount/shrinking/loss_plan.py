@@ -48,29 +48,29 @@ class LossPlan:
 
     def rows(self) -> list[RankRow]:
         """One row per layer and part: rows kept by each head, their sum, and of how many."""
-        found: dict[tuple[int, str], list[tuple[LossUnit, int]]] = {}
+        by_part: dict[tuple[int, str], list[tuple[LossUnit, int]]] = {}
         for unit, size in self.chosen:
-            found.setdefault((unit.layer, unit.part), []).append((unit, size))
+            by_part.setdefault((unit.layer, unit.part), []).append((unit, size))
         return [
             {
                 "layer": layer,
                 "part": part,
-                "ranks": [u.rows * s for u, s in mine],
-                "sum": sum(u.rows * s for u, s in mine),
-                "of": sum(u.rows * u.full for u, _ in mine),
+                "ranks": [u.rows * s for u, s in units],
+                "sum": sum(u.rows * s for u, s in units),
+                "of": sum(u.rows * u.full for u, _ in units),
             }
-            for (layer, part), mine in found.items()
+            for (layer, part), units in by_part.items()
         ]
 
     def products(self, layer: int | None = None, part: str | None = None) -> Products:
         """What the plan puts for the hidden identities, of all units or those of one layer and part."""
-        found: Products = {}
+        products: Products = {}
         for unit, size in self.chosen:
             if size < unit.full and layer in (None, unit.layer) and part in (None, unit.part):
                 encoder, readers = unit.basis.at(size)
-                put = found.setdefault(unit.layer, {}).setdefault(unit.part, self._eye(unit))
+                put = products.setdefault(unit.layer, {}).setdefault(unit.part, self._eye(unit))
                 put[list(unit.heads)] = readers @ encoder
-        return found
+        return products
 
     def _eye(self, unit: LossUnit) -> Tensor:
         heads, dim = self.means[unit.layer].shape
@@ -98,8 +98,8 @@ def even_plan(units: Sequence[LossUnit], keep: float, means: Sequence[Tensor]) -
 def carried_means(family: Family, layers: Sequence[nn.Module], slopes: Sequence[LayerSlopes]) -> list[Tensor]:
     """What of the attended values an output bias can carry: their mean, or nothing where there is no such bias."""
     return [
-        seen.mean if family.read(layer).output_bias is not None else torch.zeros_like(seen.mean)
-        for layer, seen in zip(layers, slopes, strict=True)
+        layer_slopes.mean if family.read(layer).output_bias is not None else torch.zeros_like(layer_slopes.mean)
+        for layer, layer_slopes in zip(layers, slopes, strict=True)
     ]
 
 
@@ -148,8 +148,8 @@ def _recorded(
         b.register_forward_hook(lambda _, __, out, to=to: to.append(out)) for b, to in zip(blocks, states, strict=True)
     ]
     try:
-        heard = (model(input_ids=window[None].to(model.device), use_cache=False) for window in windows)
-        wanted = [each.logits[0].log_softmax(-1) for each in heard]
+        outputs = (model(input_ids=window[None].to(model.device), use_cache=False) for window in windows)
+        wanted = [each.logits[0].log_softmax(-1) for each in outputs]
     finally:
         for hook in hooks:
             hook.remove()
@@ -160,8 +160,8 @@ def _recorded(
 def _replayed(blocks: Sequence[nn.Module], states: Sequence[Sequence[Any]]) -> Iterator[None]:
     """The given blocks answer from memory, window after window, instead of computing."""
     before = [block.__dict__.get("forward") for block in blocks]
-    for block, kept in zip(blocks, states, strict=False):
-        answers = iter(kept)
+    for block, recorded in zip(blocks, states, strict=False):
+        answers = iter(recorded)
         block.forward = lambda *_, answers=answers, **__: next(answers)
     try:
         yield

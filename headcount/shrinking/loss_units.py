@@ -52,9 +52,9 @@ class PairBasis:
         return tuple(sorted(self.order[:size]))
 
     def at(self, size: int) -> tuple[Tensor, Tensor]:
-        kept, half = list(self.kept(size)), len(self.order)
-        encoder = torch.eye(2 * half, dtype=torch.float64)[[*kept, *(half + f for f in kept)]]
-        scales = torch.ones(self.heads, size, dtype=torch.float64) if self.softmax is None else self.scales(kept)
+        frequencies, half = list(self.kept(size)), len(self.order)
+        encoder = torch.eye(2 * half, dtype=torch.float64)[[*frequencies, *(half + f for f in frequencies)]]
+        scales = torch.ones(self.heads, size, dtype=torch.float64) if self.softmax is None else self.scales(frequencies)
         return encoder, encoder.mT * torch.cat([scales, scales], dim=1)[:, None, :]
 
     def scales(self, kept: list[int]) -> Float[Tensor, "heads kept"]:
@@ -117,14 +117,14 @@ def loss_units(
     family: Family, layers: Sequence[torch.nn.Module], slopes: Sequence[LayerSlopes], parts: Sequence[str]
 ) -> list[LossUnit]:
     """All units of a model of full rank, by what one pass over a text found."""
-    found = []
-    for number, (layer, seen) in enumerate(zip(layers, slopes, strict=True)):
+    units = []
+    for number, (layer, layer_slopes) in enumerate(zip(layers, slopes, strict=True)):
         weights = family.read(layer)
         if "query-key" in parts and not (isinstance(family, Rotary) and family.normed(layer)):
-            found += query_units(number, weights, seen)
+            units += query_units(number, weights, layer_slopes)
         if "value-output" in parts:
-            found += value_units(number, weights, seen)
-    return found
+            units += value_units(number, weights, layer_slopes)
+    return units
 
 
 def query_units(number: int, weights: Weights, seen: LayerSlopes) -> list[LossUnit]:
@@ -169,8 +169,8 @@ def leading_directions(
     values, vectors = torch.linalg.eigh(second)
     values = values.clamp_min(SMALLEST * float(values[-1]) + torch.finfo(values.dtype).tiny)
     half, back = (vectors * values.sqrt()) @ vectors.mT, (vectors / values.sqrt()) @ vectors.mT
-    worth, turned = torch.linalg.eigh(half @ slope @ half)
-    return turned.flip(1).mT @ back, worth.flip(0).clamp_min(0)
+    worth, rotation = torch.linalg.eigh(half @ slope @ half)
+    return rotation.flip(1).mT @ back, worth.flip(0).clamp_min(0)
 
 
 def _tails(worth: Float[Tensor, " sizes"]) -> tuple[float, ...]:

@@ -83,9 +83,9 @@ class Compressed:
     @property
     def sentence(self) -> str:
         """What it comes to."""
-        share = self.attention[1] / self.attention[0]
+        fraction = self.attention[1] / self.attention[0]
         words = (
-            f"{share:.0%} of the attention parameters are left and {self.bytes.saved:.1%} of the whole file is saved"
+            f"{fraction:.0%} of the attention parameters are left and {self.bytes.saved:.1%} of the whole file is saved"
         )
         return words if self.bargain else f"{words}; as a file {self._rival} is the better bargain"
 
@@ -204,9 +204,9 @@ def compress(
     if not (speaks(net) and order.measure == "outputs" and order.text is not None):
         return _encoder(order, net)
     split = split_text(order.text, tokenizer_of(order.name), order.length, order.windows, order.test)
-    seen = calibrated(order.name, split, parts=order.parts, keep=keep, say=on_progress)
-    chosen = seen.plan(keep) if keep is not None else seen.for_loss(loss or LOSS, on_progress)
-    cut = cut_to(seen, chosen, cast=order.cast, say=on_progress)
+    calibration = calibrated(order.name, split, parts=order.parts, keep=keep, say=on_progress)
+    chosen = calibration.plan(keep) if keep is not None else calibration.for_loss(loss or LOSS, on_progress)
+    cut = cut_to(calibration, chosen, cast=order.cast, say=on_progress)
     cut = replace(cut, asked=(loss or LOSS) if keep is None else None)
     return replace(cut, written=tuple(_write(cut, order, stock_head_dims(net)[0])))
 
@@ -216,9 +216,9 @@ def _encoder(order: Order, net: nn.Module) -> Compressed:
     chosen, others = _cut(order, net)
     after = size(net)
     if after.attention > before.attention:
-        share = chosen.parameters / chosen.stock if order.keep is None else order.keep
+        ratio = chosen.parameters / chosen.stock if order.keep is None else order.keep
         raise ValueError(
-            f"{order.name} has {before.attention:,} attention parameters already, and keeping {share:g} of the stock "
+            f"{order.name} has {before.attention:,} attention parameters already, and keeping {ratio:g} of the stock "
             f"model's would leave {after.attention:,}; keep less"
         )
     original = load(order.name).float()
@@ -231,10 +231,12 @@ def _encoder(order: Order, net: nn.Module) -> Compressed:
         before_after("bytes of tensors", stored, tensor_bytes(net)),
         *_measured(original, net, others, read, order.say),
     ]
-    made = Compressed(Path(order.name).name, net, chosen, (before.attention, after.attention), tuple(rows), bytes_)
+    compressed = Compressed(
+        Path(order.name).name, net, chosen, (before.attention, after.attention), tuple(rows), bytes_
+    )
     if others:
-        made = _judged(order, made, original, others)
-    return replace(made, written=tuple(_write(made, order, head_dims[0])))
+        compressed = _judged(order, compressed, original, others)
+    return replace(compressed, written=tuple(_write(compressed, order, head_dims[0])))
 
 
 def _cut(order: Order, net: nn.Module) -> tuple[RankPlan, list[TextBatch]]:
@@ -242,13 +244,13 @@ def _cut(order: Order, net: nn.Module) -> tuple[RankPlan, list[TextBatch]]:
     at_full_rank(net)
     calibration, others = _texts(order, net)
     read = readout_for(order.name)
-    found = survey(net, order.measure, batches=calibration, read=read, parts=order.parts, say=order.say)
+    surveyed = survey(net, order.measure, batches=calibration, read=read, parts=order.parts, say=order.say)
     if order.measure == "outputs" and order.rule == "allocated":
-        found = corrected(net, order.plan(found, order.keep or FIRST_KEEP), calibration, read, order.say)
+        surveyed = corrected(net, order.plan(surveyed, order.keep or FIRST_KEEP), calibration, read, order.say)
     keep = order.keep
     if keep is None:
-        keep = _share_for(order, net, found, others) if others else UNMEASURED
-    chosen = order.plan(found, keep)
+        keep = _share_for(order, net, surveyed, others) if others else UNMEASURED
+    chosen = order.plan(surveyed, keep)
     reduce(net, chosen, order.say)
     if order.distil_minutes > 0 and order.text is not None:
         order.say("self-distillation")
@@ -258,21 +260,21 @@ def _cut(order: Order, net: nn.Module) -> tuple[RankPlan, list[TextBatch]]:
     return chosen, others
 
 
-def _share_for(order: Order, net: nn.Module, found: Survey, others: Sequence[TextBatch]) -> float:
+def _share_for(order: Order, net: nn.Module, surveyed: Survey, others: Sequence[TextBatch]) -> float:
     """The smallest share whose read-outs stay within the loss of the original's, by halving."""
     read, most = readout_for(order.name), order.loss or LOSS
     wanted = read_outs(net, others, read)
     low, high = FEWEST, 1.0
     for trial in range(TRIALS):
         keep = (low + high) / 2
-        tried = reduce(copy.deepcopy(net), order.plan(found, keep))
+        tried = reduce(copy.deepcopy(net), order.plan(surveyed, keep))
         lost = agreement(read_outs(tried, others, read), wanted).loss
         order.say(f"keeping {keep:.3f} loses {lost:.2%} of the cosine, trial {trial + 1} of {TRIALS}")
         low, high = (low, keep) if lost <= most else (keep, high)
     return high
 
 
-def _judged(order: Order, made: Compressed, original: nn.Module, others: Sequence[TextBatch]) -> Compressed:
+def _judged(order: Order, compressed: Compressed, original: nn.Module, others: Sequence[TextBatch]) -> Compressed:
     """The original and ours, each as it is, in 8 bits and cast: bytes, agreement, ranking. The last is written."""
     read = readout_for(order.name)
     texts = [Encoded(collection_of(Path(path)), tokenizer_of(order.name), LENGTH) for path in order.rankings]
@@ -280,21 +282,21 @@ def _judged(order: Order, made: Compressed, original: nn.Module, others: Sequenc
     order.say("original: ranking")
     firsts = [t.quality(original) for t in texts]
     rows: list[dict[str, str | int | float]] = []
-    for title, model in (("original", original), ("ours", made.model)):
-        ways = (("", tensor_bytes(model), rounded_to(model, None)), ("int8", _eight(model), in_eight_bits(model)))
-        for kind, bytes_, way in (
-            *ways,
+    for title, model in (("original", original), ("ours", compressed.model)):
+        contexts = (("", tensor_bytes(model), rounded_to(model, None)), ("int8", _eight(model), in_eight_bits(model)))
+        for kind, bytes_, context in (
+            *contexts,
             (order.cast, tensor_bytes(model, order.dtype), rounded_to(model, order.dtype)),
         ):
             order.say(f"{title} {kind}: agreement and ranking")
-            with way:
+            with context:
                 agreed = agreement(read_outs(model, others, read), wanted)
                 again = model is not original or kind != ""  # the original as it is has been ranked already
                 ranked = tuple(ranking_change(t, model if again else f, f) for t, f in zip(texts, firsts, strict=True))
             nouns = {f"nDCG {r.collection}": r.short for r in ranked}
             rows.append({"": f"{title} {kind}".strip(), "bytes": bytes_, "cosine": agreed.cosine, **nouns})
-            made = replace(made, agreement=agreed, rankings=ranked)
-    return replace(made, beside=tuple(rows))
+            compressed = replace(compressed, agreement=agreed, rankings=ranked)
+    return replace(compressed, beside=tuple(rows))
 
 
 def _eight(model: nn.Module) -> int:
@@ -312,22 +314,24 @@ def _texts(order: Order, net: nn.Module) -> tuple[list[TextBatch], list[TextBatc
     if order.text is None:
         return [], []
     tokenizer, fit = tokenizer_of(order.name), tokens_that_fit(net, LENGTH)
-    seen = batches_of(passages(order.text, order.pieces), tokenizer, length=LENGTH, tokens=fit)
-    return seen, batches_of(passages(order.text, 32, seed=97), tokenizer, length=LENGTH, tokens=fit)
+    calibration = batches_of(passages(order.text, order.pieces), tokenizer, length=LENGTH, tokens=fit)
+    return calibration, batches_of(passages(order.text, 32, seed=97), tokenizer, length=LENGTH, tokens=fit)
 
 
-def _write(made: Compressed | CutModel, order: Order, head_dim: int) -> list[Path]:
+def _write(compressed: Compressed | CutModel, order: Order, head_dim: int) -> list[Path]:
     if order.out is None:
         return []
-    source, causal = folder_of(order.name), isinstance(made, CutModel)
-    card = card_of(made.title, made.headline, made.sentence, made.rows(), causal)
-    written = [save_compact(made.model, order.out / "compact", source, dtype=order.dtype, card=card)]
+    source, causal = folder_of(order.name), isinstance(compressed, CutModel)
+    card = card_of(compressed.title, compressed.headline, compressed.sentence, compressed.rows(), causal)
+    written = [save_compact(compressed.model, order.out / "compact", source, dtype=order.dtype, card=card)]
     if order.padded:
-        written.append(save_padded(made.model, order.out / "padded", head_dim, source, dtype=order.dtype, card=card))
+        written.append(
+            save_padded(compressed.model, order.out / "padded", head_dim, source, dtype=order.dtype, card=card)
+        )
     if order.onnx:
         from headcount.shrinking.program import write_onnx
 
-        written.append(write_onnx(made.model, order.out / "model.onnx", {"headline": made.headline}))
+        written.append(write_onnx(compressed.model, order.out / "model.onnx", {"headline": compressed.headline}))
     return written
 
 

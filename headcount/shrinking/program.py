@@ -26,11 +26,11 @@ class _Program(nn.Module):
 
     def forward(self, input_ids: Int[Tensor, "batch length"], attention_mask: Int[Tensor, "batch length"]) -> Tensor:
         places = torch.arange(input_ids.shape[1])
-        seen = (attention_mask > 0)[:, None, None, :]
+        visible = (attention_mask > 0)[:, None, None, :]
         if self.causal:
-            seen = seen & (places[None, :] <= places[:, None])
+            visible = visible & (places[None, :] <= places[:, None])
         allowed = torch.zeros((), dtype=self.model.dtype)
-        mask = torch.where(seen, allowed, torch.finfo(self.model.dtype).min)
+        mask = torch.where(visible, allowed, torch.finfo(self.model.dtype).min)
         if not self.causal:
             mask = mask.expand(-1, -1, input_ids.shape[1], -1)
         more = {"use_cache": False} if self.causal else {}

@@ -66,10 +66,10 @@ class RankPlan:
         rows: list[RankRow] = []
         for layer in sorted({u.layer for u in self.survey.units}):
             for part in ("query-key", "value-output"):
-                mine = [(u, r) for u, r in zip(self.survey.units, self.ranks, strict=True) if _is(u, layer, part)]
-                if mine:
-                    ranks = [r for _, r in mine]
-                    full = sum(u.full for u, _ in mine)
+                units = [(u, r) for u, r in zip(self.survey.units, self.ranks, strict=True) if _is(u, layer, part)]
+                if units:
+                    ranks = [r for _, r in units]
+                    full = sum(u.full for u, _ in units)
                     rows.append({"layer": layer, "part": part, "ranks": ranks, "sum": sum(ranks), "of": full})
         return rows
 
@@ -158,12 +158,12 @@ def _group(now: RankPlan) -> RankPlan:
     chosen: list[Grouping] = []
     error = now.error
     for layer in sorted({u.layer for u in now.survey.units}):
-        mine = [(u, r) for u, r in zip(now.survey.units, now.ranks, strict=True) if _is(u, layer, "query-key")]
-        free = {u.index: (u, r) for u, r in mine if r > 0 and len(u.heads) == 1}
-        while found := best_grouping(layer, list(free.values()), now.survey):
-            chosen.append(found)
-            error -= found.gain
-            for index in found.keys:
+        units = [(u, r) for u, r in zip(now.survey.units, now.ranks, strict=True) if _is(u, layer, "query-key")]
+        free = {u.index: (u, r) for u, r in units if r > 0 and len(u.heads) == 1}
+        while grouping := best_grouping(layer, list(free.values()), now.survey):
+            chosen.append(grouping)
+            error -= grouping.gain
+            for index in grouping.keys:
                 del free[index]
     return replace(now, groupings=tuple(chosen), error=error, floor=min(now.floor, error))
 

@@ -68,7 +68,7 @@ def cranfield(path: Path) -> RankingSet:
     """Cranfield 1400: rank all documents. Grades 1 (best) to 4 become 4 to 1; the undefined -1 is dropped."""
     data = _unpacked(path)
     documents = {d: entry["text"] or entry["title"] or "." for d, entry in data["docs"].items()}
-    grades = {q: {d: 5 - g for d, g in found.items() if g > 0} for q, found in data["qrels"].items()}
+    grades = {q: {d: 5 - g for d, g in judgements.items() if g > 0} for q, judgements in data["qrels"].items()}
     return RankingSet("Cranfield", data["queries"], documents, grades, {q: list(documents) for q in data["queries"]})
 
 
@@ -92,9 +92,9 @@ class Encoded:
         while at < len(self.order):
             size = max(1, tokens // len(self.ids[self.order[min(at + 64, len(self.order)) - 1]]))
             rows = self.order[at : at + size]
-            found = pooled(model, _batch([self.ids[i] for i in rows], device)).float().cpu()
-            out = torch.empty(len(self.ids), found.shape[1]) if out is None else out
-            out[rows] = found
+            embeddings = pooled(model, _batch([self.ids[i] for i in rows], device)).float().cpu()
+            out = torch.empty(len(self.ids), embeddings.shape[1]) if out is None else out
+            out[rows] = embeddings
             at += size
         assert out is not None
         model.cpu()
@@ -108,8 +108,8 @@ class Encoded:
         scores = {}
         for vector, query in zip(vectors[count:], self.collection.queries, strict=True):
             candidates = self.collection.candidates[query]
-            found = vectors[[place[d] for d in candidates]] @ vector
-            ranked = [candidates[i] for i in torch.argsort(-found, stable=True).tolist()[:10]]
+            similarities = vectors[[place[d] for d in candidates]] @ vector
+            ranked = [candidates[i] for i in torch.argsort(-similarities, stable=True).tolist()[:10]]
             scores[query] = ndcg(ranked, self.collection.grades.get(query, {}))
         return scores
 

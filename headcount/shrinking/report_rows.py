@@ -29,14 +29,14 @@ def kept_by_part(rows: Sequence[RankRow]) -> list[str]:
     >>> kept_by_part(some)
     ['query-key: 62% of the rows are kept, least in layer 1 (25%) and most in layer 0 (100%)']
     """
-    said = []
+    sentences = []
     for part in dict.fromkeys(row["part"] for row in rows):
-        mine = [row for row in rows if row["part"] == part]
-        share = sum(row["sum"] for row in mine) / sum(row["of"] for row in mine)
-        order = sorted(mine, key=lambda row: row["sum"] / row["of"])
+        of_part = [row for row in rows if row["part"] == part]
+        fraction = sum(row["sum"] for row in of_part) / sum(row["of"] for row in of_part)
+        order = sorted(of_part, key=lambda row: row["sum"] / row["of"])
         least, most = (f"layer {row['layer']} ({row['sum'] / row['of']:.0%})" for row in (order[0], order[-1]))
-        said.append(f"{part}: {share:.0%} of the rows are kept, least in {least} and most in {most}")
-    return said
+        sentences.append(f"{part}: {fraction:.0%} of the rows are kept, least in {least} and most in {most}")
+    return sentences
 
 
 def before_after(what: str, before: float, after: float) -> BeforeAfter:

@@ -58,12 +58,12 @@ def rival_plan(
 ) -> LossPlan:
     """The rival's choice at the same share of every head."""
     units: list[LossUnit] = []
-    for number, (layer, seen) in enumerate(zip(layers, slopes, strict=True)):
+    for number, (layer, layer_slopes) in enumerate(zip(layers, slopes, strict=True)):
         weights = _on_cpu(family.read(layer))
         if "query-key" in parts and not (isinstance(family, Rotary) and family.normed(layer)):
-            units += _swapped(query_units(number, weights, seen), rival.query, weights, seen)
+            units += _swapped(query_units(number, weights, layer_slopes), rival.query, weights, layer_slopes)
         if "value-output" in parts:
-            units += _swapped(value_units(number, weights, seen), rival.value, weights, seen)
+            units += _swapped(value_units(number, weights, layer_slopes), rival.value, weights, layer_slopes)
     return even_plan(units, keep, means)
 
 
@@ -71,17 +71,17 @@ def _on_cpu(weights: Weights) -> Weights:
     return replace(weights, **{n: t.cpu() for n, t in vars(weights).items() if isinstance(t, Tensor)})
 
 
-def _swapped(units: list[LossUnit], rule: Rule, w: Weights, seen: LayerSlopes) -> list[LossUnit]:
-    return [replace(u, basis=rule(w, seen, u.index, list(u.heads))) for u in units]
+def _swapped(units: list[LossUnit], rule: Rule, w: Weights, slopes: LayerSlopes) -> list[LossUnit]:
+    return [replace(u, basis=rule(w, slopes, u.index, list(u.heads))) for u in units]
 
 
 def _by_score(score: Float[Tensor, " pairs"], heads: int) -> PairBasis:
     return PairBasis(tuple(torch.argsort(score, descending=True, stable=True).tolist()), None, heads)
 
 
-def _weight_norms(w: Weights, seen: LayerSlopes, index: int, heads: list[int]) -> CutBasis:
+def _weight_norms(w: Weights, slopes: LayerSlopes, index: int, heads: list[int]) -> CutBasis:
     """No data: the truncated singular values of W_Q' W_K; of rotary heads the norms of a frequency's rows."""
-    if seen.pairs is None:
+    if slopes.pairs is None:
         pair = weight_metrics(w)["query-key"][index]
         return ProductBasis(shared_factors(pair.left, pair.right), len(heads))
     dim = w.layout.padded
@@ -90,25 +90,25 @@ def _weight_norms(w: Weights, seen: LayerSlopes, index: int, heads: list[int]) -
     return _by_score(q * k, len(heads))
 
 
-def _two_norm(w: Weights, seen: LayerSlopes, index: int, heads: list[int]) -> CutBasis:
+def _two_norm(w: Weights, slopes: LayerSlopes, index: int, heads: list[int]) -> CutBasis:
     """E|q_f| E|k_f|, readers averaged; without rotary positions the mean-square logits, E q q' against E k k'."""
-    if seen.pairs is None:
-        return _mean_square(w, seen, index, heads)
-    return _by_score(seen.pairs.query_norm[heads].mean(0) * seen.pairs.key_norm[index], len(heads))
+    if slopes.pairs is None:
+        return _mean_square(w, slopes, index, heads)
+    return _by_score(slopes.pairs.query_norm[heads].mean(0) * slopes.pairs.key_norm[index], len(heads))
 
 
-def _mean_square(w: Weights, seen: LayerSlopes, index: int, heads: list[int]) -> CutBasis:
+def _mean_square(w: Weights, slopes: LayerSlopes, index: int, heads: list[int]) -> CutBasis:
     """Sum over readers of E|q_f|^2 E|k_f|^2, the CUR rule; without rotary positions the best product in that metric."""
-    if seen.pairs is None:
-        return ProductBasis(shared_factors(seen.query[heads], seen.key[index]), len(heads))
-    return _by_score(seen.pairs.query_power[heads].sum(0) * seen.pairs.key_power[index], len(heads))
+    if slopes.pairs is None:
+        return ProductBasis(shared_factors(slopes.query[heads], slopes.key[index]), len(heads))
+    return _by_score(slopes.pairs.query_power[heads].sum(0) * slopes.pairs.key_power[index], len(heads))
 
 
-def _slope_score(w: Weights, seen: LayerSlopes, index: int, heads: list[int]) -> CutBasis:
-    if seen.pairs is None:
-        best = shared_factors(seen.query[heads], seen.query_slope[heads].sum(0))
+def _slope_score(w: Weights, slopes: LayerSlopes, index: int, heads: list[int]) -> CutBasis:
+    if slopes.pairs is None:
+        best = shared_factors(slopes.query[heads], slopes.query_slope[heads].sum(0))
         return ProductBasis(best, len(heads))
-    return _by_score(seen.pairs.gate[index].diagonal(), len(heads))
+    return _by_score(slopes.pairs.gate[index].diagonal(), len(heads))
 
 
 def _outputs(w: Weights, heads: list[int]) -> Float[Tensor, "dim dim"]:
@@ -121,25 +121,25 @@ def _directions(second: Tensor, own: Tensor, slope: Tensor) -> CutBasis:
     return AttendedBasis(leading_directions(second, slope)[0], own)
 
 
-def _plain_values(w: Weights, seen: LayerSlopes, index: int, heads: list[int]) -> CutBasis:
+def _plain_values(w: Weights, slopes: LayerSlopes, index: int, heads: list[int]) -> CutBasis:
     """The truncated singular values of W_O W_V."""
     dim = w.layout.padded
     v = w.value[index * dim : (index + 1) * dim].double()
     return _directions(v @ v.mT, (v @ v.mT).repeat(len(heads), 1, 1), _outputs(w, heads))
 
 
-def _whitened_values(w: Weights, seen: LayerSlopes, index: int, heads: list[int]) -> CutBasis:
+def _whitened_values(w: Weights, slopes: LayerSlopes, index: int, heads: list[int]) -> CutBasis:
     """The same in the metric of the layer's inputs: E v v' for W_V W_V'."""
-    return _directions(seen.value[index], seen.value[index].repeat(len(heads), 1, 1), _outputs(w, heads))
+    return _directions(slopes.value[index], slopes.value[index].repeat(len(heads), 1, 1), _outputs(w, heads))
 
 
-def _attended_values(w: Weights, seen: LayerSlopes, index: int, heads: list[int]) -> CutBasis:
+def _attended_values(w: Weights, slopes: LayerSlopes, index: int, heads: list[int]) -> CutBasis:
     """The same in the metric of what is attended, E u u', with a best reader for every query head."""
-    return _directions(seen.attended[heads].mean(0), seen.attended[heads], _outputs(w, heads))
+    return _directions(slopes.attended[heads].mean(0), slopes.attended[heads], _outputs(w, heads))
 
 
-def _slope_values(w: Weights, seen: LayerSlopes, index: int, heads: list[int]) -> CutBasis:
-    return _directions(seen.attended[heads].mean(0), seen.attended[heads], seen.attended_slope[heads].sum(0))
+def _slope_values(w: Weights, slopes: LayerSlopes, index: int, heads: list[int]) -> CutBasis:
+    return _directions(slopes.attended[heads].mean(0), slopes.attended[heads], slopes.attended_slope[heads].sum(0))
 
 
 RIVALS = (
@@ -154,12 +154,12 @@ def groups_removed(plan: LossPlan, keep: float) -> Products:
     """Whole key groups removed, those whose value heads the loss leans on least, until the share `keep` is left."""
     heads = [u for u in plan.units if u.part == "value-output"]
     gone = sorted(heads, key=lambda u: u.errors[0])[: round((1 - keep) * len(heads))]
-    found: Products = {}
+    products: Products = {}
     for unit in gone:
         count, dim = plan.means[unit.layer].shape
         eye = torch.eye(dim, dtype=torch.float64).repeat(count, 1, 1)
-        found.setdefault(unit.layer, {}).setdefault("value-output", eye)[list(unit.heads)] = 0
-    return found
+        products.setdefault(unit.layer, {}).setdefault("value-output", eye)[list(unit.heads)] = 0
+    return products
 
 
 @contextmanager
@@ -171,22 +171,22 @@ def mixed_keys(model: nn.Module, slopes: Sequence[LayerSlopes], keep: float) -> 
     """
     family = family_of(model)
     with _restored([_heads(family, layer).key for layer in family.layers(model)]) as keys:
-        for key, seen in zip(keys, slopes, strict=True):
-            if seen.pairs is not None:
-                key.weight.copy_(_projected(key.weight.double().cpu(), seen, keep))
+        for key, layer_slopes in zip(keys, slopes, strict=True):
+            if layer_slopes.pairs is not None:
+                key.weight.copy_(_projected(key.weight.double().cpu(), layer_slopes, keep))
                 if key.bias is not None:
-                    key.bias.copy_(_projected(key.bias.double().cpu()[:, None], seen, keep)[:, 0])
+                    key.bias.copy_(_projected(key.bias.double().cpu()[:, None], layer_slopes, keep)[:, 0])
         yield model
 
 
-def _projected(rows: Tensor, seen: LayerSlopes, keep: float) -> Tensor:
-    assert seen.pairs is not None
-    across, groups = seen.pairs.across, seen.pairs.key_power.shape[0]
-    weight = seen.pairs.query_power.mean(0).sqrt()  # of a frequency, the same for all heads
+def _projected(rows: Tensor, slopes: LayerSlopes, keep: float) -> Tensor:
+    assert slopes.pairs is not None
+    across, groups = slopes.pairs.across, slopes.pairs.key_power.shape[0]
+    weight = slopes.pairs.query_power.mean(0).sqrt()  # of a frequency, the same for all heads
     values, vectors = torch.linalg.eigh(across * weight[:, None, None].square())
     best = values.flatten().topk(round(keep * values.numel())).indices
-    kept = torch.zeros(values.numel(), dtype=torch.bool).index_fill_(0, best, True).view_as(values)
-    onto = (vectors * kept[:, None, :]) @ vectors.conj().mT
+    mask = torch.zeros(values.numel(), dtype=torch.bool).index_fill_(0, best, True).view_as(values)
+    onto = (vectors * mask[:, None, :]) @ vectors.conj().mT
     k = rows.unflatten(0, (groups, 2, -1))
     new = torch.einsum("fab,bfi->afi", onto, torch.complex(k[:, 0], k[:, 1]))
     return torch.stack([new.real, new.imag], 1).flatten(0, 2)

@@ -44,7 +44,7 @@ def running_costs(
     """Each model reads the prompt and writes `generated` tokens, in turns so that a busy machine hits all alike."""
     prefills: list[list[float]] = [[] for _ in models]
     decodes: list[list[float]] = [[] for _ in models]
-    held = [0] * len(models)
+    caches = [0] * len(models)
     for _ in range(repeats):
         for i, model in enumerate(models):
             began = _now(model)
@@ -54,11 +54,11 @@ def running_costs(
                 began = _now(model)
                 step = _call(model, step.logits[:, -1:].argmax(-1), step.past_key_values)
                 decodes[i].append(_now(model) - began)
-            held[i] = cache_bytes(step.past_key_values)
+            caches[i] = cache_bytes(step.past_key_values)
     tokens = len(prompt) + generated
     return [
         RunningCosts(tokens, b, statistics.median(p), statistics.median(d))
-        for b, p, d in zip(held, prefills, decodes, strict=True)
+        for b, p, d in zip(caches, prefills, decodes, strict=True)
     ]
 
 

@@ -67,12 +67,12 @@ def shrink_model(
     `batches` and `read` are the text to calibrate on and the read-out to keep; measured by weights it needs neither.
     """
     way = way or ShrinkWay()
-    found = survey(model, way.measure, batches=batches, read=read, parts=way.parts, seed=way.seed, say=on_progress)
-    chosen = way.plan(found, keep)
+    surveyed = survey(model, way.measure, batches=batches, read=read, parts=way.parts, seed=way.seed, say=on_progress)
+    chosen = way.plan(surveyed, keep)
     for _ in range(way.rounds if way.measure == "outputs" and way.rule == "allocated" else 0):
         assert read is not None
-        found = corrected(model, chosen, batches, read, on_progress)
-        chosen = way.plan(found, keep)
+        surveyed = corrected(model, chosen, batches, read, on_progress)
+        chosen = way.plan(surveyed, keep)
     reduce(model, chosen, on_progress)
     return chosen
 
@@ -182,8 +182,8 @@ def _values_and_outputs(
                 columns[head] = block @ left
             if bias is not None and factors is not None and plan.survey.moments:
                 mean = plan.survey.moments[number].mean[head]  # what the mean loses goes to the bias
-                kept = left.double() @ (_right(factors, width, dim, old.value).double().mT @ mean)
-                bias = bias + block.double() @ (mean - kept)
+                projected = left.double() @ (_right(factors, width, dim, old.value).double().mT @ mean)
+                bias = bias + block.double() @ (mean - projected)
     empty = old.output.new_zeros(old.output.shape[0], 0)
     output = torch.cat([empty, *(columns[head] for head in sorted(columns))], dim=1)
     folded = None if bias is None else bias.to(old.output.dtype)

@@ -48,15 +48,15 @@ def split_text(
     The text is divided in this order, the last fifth for judging; or `other` is a second text to be judged on.
     """
     windows = windows_of(path, tokenizer, length)
-    judged = windows_of(other, tokenizer, length) if other is not None else None
-    needed = 2 if judged is not None else 3
+    judging = windows_of(other, tokenizer, length) if other is not None else None
+    needed = 2 if judging is not None else 3
     if len(windows) < needed:
         raise ValueError(f"{path} gives {len(windows)} windows of {length} tokens; at least {needed} are needed")
     part = max(1, int(CHOOSING * len(windows)))
-    if judged is None:
-        windows, judged = windows[:-part], windows[-part:]
-    seen, chosen = windows[:-part], windows[-part:]
-    return TextSplit(*(_spread(w, n) for w, n in zip((seen, chosen, judged), counts, strict=True)))
+    if judging is None:
+        windows, judging = windows[:-part], windows[-part:]
+    calibration, chosen = windows[:-part], windows[-part:]
+    return TextSplit(*(_spread(w, n) for w, n in zip((calibration, chosen, judging), counts, strict=True)))
 
 
 def _spread(windows: Tensor, count: int) -> Tensor:

@@ -51,19 +51,21 @@ def tokens_that_fit(model: nn.Module, length: int) -> int:
     family = family_of(model)
     layers = family.layers(model)
     embed = family.read(layers[0]).value.shape[1]
-    held = size(model).bytes
-    return max(length, int(held / 2 / (len(layers) * 30 * embed * 4)))  # about 30 vectors per token and layer are kept
+    model_bytes = size(model).bytes
+    return max(
+        length, int(model_bytes / 2 / (len(layers) * 30 * embed * 4))
+    )  # about 30 vectors per token and layer are kept
 
 
 @torch.no_grad()
 def gap(model: nn.Module, original: nn.Module, batches: Sequence[TextBatch], read: Readout) -> float:
     """Mean squared distance of the two read-outs, relative to the original's size."""
-    moved = whole = 0.0
+    moved = total = 0.0
     for batch in batches:
         wanted = read(original, batch)
         moved += float((read(model, batch) - wanted).square().sum())
-        whole += float(wanted.square().sum())
-    return moved / whole
+        total += float(wanted.square().sum())
+    return moved / total
 
 
 @torch.no_grad()
@@ -71,12 +73,12 @@ def latencies(models: Sequence[nn.Module], batch: TextBatch, repeats: int = 15) 
     """Median seconds of one forward pass of each model, taken in turns so that a busy machine hits all alike."""
     times: list[list[float]] = [[] for _ in models]
     for turn in range(repeats + 2):
-        for model, mine in zip(models, times, strict=True):
+        for model, own_times in zip(models, times, strict=True):
             began = time.perf_counter()
             getattr(model, "base_model", model)(**batch.inputs)
             if turn >= 2:
-                mine.append(time.perf_counter() - began)
-    return [statistics.median(mine) for mine in times]
+                own_times.append(time.perf_counter() - began)
+    return [statistics.median(own_times) for own_times in times]
 
 
 def _attention(weights: Any, layer: Any) -> int:

@@ -32,7 +32,7 @@ def forward_flops(shape: ModelShape, length: int, *, causal: bool = False, logit
 def decode_flops(shape: ModelShape, context: int) -> int:
     """The arithmetic of one more token when `context` tokens are in the cache."""
     at_least_one(context=context)
-    past = sum(4 * _seen(one, context) * one.heads * one.head_dim for one in shape.layers)
+    past = sum(4 * _visible(one, context) * one.heads * one.head_dim for one in shape.layers)
     return 2 * (shape.matrix_parameters + shape.embed_dim * shape.vocab) + past
 
 
@@ -45,7 +45,7 @@ def cache_bytes(shape: ModelShape, context: int = 1, *, number: int = 2) -> int:
     """
     if shape.wiring.encoder:
         return 0
-    return sum(2 * one.kv_heads * one.head_dim * _seen(one, context) * number for one in shape.layers)
+    return sum(2 * one.kv_heads * one.head_dim * _visible(one, context) * number for one in shape.layers)
 
 
 def tile_efficiency(head_dim: int) -> float:
@@ -108,7 +108,7 @@ def footprint(shape: ModelShape, context: int, *, number: int = 2) -> Footprint:
     )
 
 
-def _seen(one: LayerShape, context: int) -> int:
+def _visible(one: LayerShape, context: int) -> int:
     return min(one.window, context) if one.window else context
 
 
@@ -116,5 +116,5 @@ def _pairs(one: LayerShape, length: int, causal: bool) -> int:
     """How many (query, key) pairs are computed."""
     if not causal:
         return length * length
-    seen = _seen(one, length)
-    return seen * (seen + 1) // 2 + (length - seen) * seen
+    visible = _visible(one, length)
+    return visible * (visible + 1) // 2 + (length - visible) * visible

@@ -50,16 +50,16 @@ def candidates(base: ModelShape) -> list[ModelShape]:
     >>> max(sizes) / min(sizes) < 1.001
     True
     """
-    found: dict[LayerShape, ModelShape] = {}
+    shapes: dict[LayerShape, ModelShape] = {}
     for head_dim in HEAD_DIMS:
-        for share in TOTALS:
-            heads = round(share * base.embed_dim / head_dim)
+        for ratio in TOTALS:
+            heads = round(ratio * base.embed_dim / head_dim)
             for shared in (n for n in range(1, heads + 1) if heads % n == 0):
                 if (one := _balanced(base, heads, head_dim, shared)) is not None:
-                    found.setdefault(one.layers[0], one)
-    if not found:
+                    shapes.setdefault(one.layers[0], one)
+    if not shapes:
         raise ValueError(f"embed_dim {base.embed_dim} is too small for a head of {HEAD_DIMS[0]}")
-    return list(found.values())
+    return list(shapes.values())
 
 
 def divided(reference: ModelShape) -> list[tuple[ModelShape, str]]:
@@ -142,8 +142,8 @@ def _of_budget(wanted: float, width: int | None, layers: int | None, vocab: int,
         if feed >= embed // 2 and away < least:
             best, least = _welded(depth, embed, vocab, wiring, feed), away
     if best is None:
-        said = f"a vocabulary of {vocab:,}" + (f" and {layers} layers" if layers else "")
-        raise ValueError(f"{spoken_count(wanted)} parameters leave no room for layers beside {said}")
+        fixed = f"a vocabulary of {vocab:,}" + (f" and {layers} layers" if layers else "")
+        raise ValueError(f"{spoken_count(wanted)} parameters leave no room for layers beside {fixed}")
     return best
 
 

@@ -176,10 +176,10 @@ def parsed(texts: Iterable[str]) -> EvidenceTable:
     noise: list[SeedNoise] = []
     paired: dict[str, float] = {}
     for text in texts:
-        held = tomllib.loads(text)
-        rows += [_row(entry) for entry in held.get("row", [])]
-        noise += [decode(SeedNoise, entry, "[[noise]]") for entry in held.get("noise", [])]
-        paired |= held.get("paired", {})
+        table = tomllib.loads(text)
+        rows += [_row(entry) for entry in table.get("row", [])]
+        noise += [decode(SeedNoise, entry, "[[noise]]") for entry in table.get("noise", [])]
+        paired |= table.get("paired", {})
     twice = [row.id for row in rows if sum(other.id == row.id for other in rows) > 1]
     if twice:
         raise ValueError(f"two rows of the evidence are called {twice[0]!r}")

@@ -179,5 +179,7 @@ def _part(table: EvidenceTable, change: str, steps: float, language: bool) -> Ex
         only = pooled.effects[0]
         shown = f"{only.value:+.2f} ± {2 * only.error:.2f}% at {only.rows[0].size.split(',')[0]}"
         return ExpectedPart(change, steps, None, None, None, HERE, 1, f"{change}: measured here alone, {shown}")
-    found = "one source" if pooled.sources == 1 else f"{pooled.sources} sources" if pooled.sources else "no source"
-    return ExpectedPart(change, steps, None, None, None, HABIT, pooled.sources, f"{change}: {found}, three are needed")
+    sources = "one source" if pooled.sources == 1 else f"{pooled.sources} sources" if pooled.sources else "no source"
+    return ExpectedPart(
+        change, steps, None, None, None, HABIT, pooled.sources, f"{change}: {sources}, three are needed"
+    )

@@ -108,8 +108,8 @@ def task_bounds(task: Any, heads: int, head_dim: int, layers: int = 1) -> list[B
     if count <= heads:
         return []
     linear = all(retrieval.score == "linear" for retrieval in structure.retrievals)
-    asked = linear_max_exponent if linear else few_heads_exponent
-    bound = asked(length=structure.length, retrievals=count, heads=heads, head_dim=head_dim, target=structure)
+    exponent = linear_max_exponent if linear else few_heads_exponent
+    bound = exponent(length=structure.length, retrievals=count, heads=heads, head_dim=head_dim, target=structure)
     alone = Hypothesis.checked("one layer of attention", layers == 1)
     return [replace(bound, hypotheses=(*bound.hypotheses, alone))]
 
@@ -125,17 +125,17 @@ def task_claim(task: Any, shape: ModelShape) -> Claim | None:
     from headcount.papers.infoflow.predict import predict
 
     layers = tuple((one.heads, one.head_dim) for one in shape.layers)
-    found = predict(task, Architecture(layers=layers, width=shape.layers[0].width))
-    said = found.claim(f"{type(task).__name__} by {counted(len(layers), 'layer')} of {shape.layers[0]}")
-    return replace(said, conditions=(*said.conditions, COUNTED_FOR))
+    prediction = predict(task, Architecture(layers=layers, width=shape.layers[0].width))
+    claim = prediction.claim(f"{type(task).__name__} by {counted(len(layers), 'layer')} of {shape.layers[0]}")
+    return replace(claim, conditions=(*claim.conditions, COUNTED_FOR))
 
 
 def forbidding(shape: ModelShape, context: int, task: Any = None) -> list[Bound]:
     """Every bound that speaks of this shape, the first layer's heads standing for all."""
     one = shape.layers[0]
-    found = [
+    bounds = [
         every_pattern(context, one.head_dim, embed_dim=shape.embed_dim, encoder=shape.wiring.encoder),
         memorised(context, one.heads, one.head_dim),
         rank_separation(shape.embed_dim, one.head_dim),
     ]
-    return found + ([] if task is None else task_bounds(task, one.heads, one.head_dim, len(shape.layers)))
+    return bounds + ([] if task is None else task_bounds(task, one.heads, one.head_dim, len(shape.layers)))

@@ -62,10 +62,10 @@ def _scale(groups: Sequence[ForestGroup], frame: Frame) -> Scale:
 
 
 def _ground(frame: Frame, scale: Scale, axis: str) -> str:
-    marks = round_numbers(scale.low, scale.high, 6)
-    grid = "".join(path([(scale(v), frame.top), (scale(v), frame.bottom)], "grid") for v in marks)
+    ticks = round_numbers(scale.low, scale.high, 6)
+    grid = "".join(path([(scale(v), frame.top), (scale(v), frame.bottom)], "grid") for v in ticks)
     zero = path([(scale(0.0), frame.top), (scale(0.0), frame.bottom)], "axis")
-    return grid + zero + below(frame, [(scale(v), f"{v:+g}" if v else "0") for v in marks], axis)
+    return grid + zero + below(frame, [(scale(v), f"{v:+g}" if v else "0") for v in ticks], axis)
 
 
 def _marked(line: ForestLine, scale: Scale, y: float) -> str:

@@ -69,7 +69,7 @@ def known_shape(name: str) -> ModelShape:
     >>> str(known_shape("SmolLM2-135M").layers[0])
     '9 (3) x 64'
     """
-    found = next((known for known in KNOWN if known.lower() == name.lower()), None)
-    if found is None:
+    match = next((known for known in KNOWN if known.lower() == name.lower()), None)
+    if match is None:
         raise ValueError(f"no known shape {name!r}; {nearest(name, KNOWN)}")
-    return config_shape(KNOWN[found])
+    return config_shape(KNOWN[match])

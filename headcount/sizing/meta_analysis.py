@@ -86,12 +86,12 @@ def pooled_change(table: EvidenceTable, change: str, without: str = "") -> Poole
 
 def source_effects(table: EvidenceTable, rows: Sequence[EvidenceRow]) -> list[SourceEffect]:
     """One effect a source: the mean of its rows, whose error holds the noise of its runs and how far they disagree."""
-    found: dict[str, list[EvidenceRow]] = {}
+    by_source: dict[str, list[EvidenceRow]] = {}
     for row in rows:
         if row.fits:
-            found.setdefault(row.source, []).append(row)
+            by_source.setdefault(row.source, []).append(row)
     effects = []
-    for source, own in found.items():
+    for source, own in by_source.items():
         values = [row.per_step for row in own if row.per_step is not None]
         noise = fmean((table.error(row) / row.steps) ** 2 for row in own) * _shared(own)
         spread = variance(values) / len(own) if len(values) > 1 else 0.0
@@ -134,18 +134,18 @@ def random_effects(values: Sequence[float], errors: Sequence[float]) -> tuple[fl
 
 def left_out(table: EvidenceTable) -> list[dict[str, Any]]:
     """Every source once left out: whether what the others predict for it holds it."""
-    found = []
+    rows = []
     for change in table.changes:
-        whole = pooled_change(table, change)
-        for effect in whole.effects:
+        pooled = pooled_change(table, change)
+        for effect in pooled.effects:
             rest = pooled_change(table, change, without=effect.source)
             if rest.prediction is not None:
                 low, high = rest.prediction
                 margin = 1.96 * effect.error  # its own noise
                 inside = low - margin <= effect.value <= high + margin
                 row = {"change": change, "source": effect.source, "value": effect.value}
-                found.append({**row, "low": low, "high": high, "inside": inside})
-    return found
+                rows.append({**row, "low": low, "high": high, "inside": inside})
+    return rows
 
 
 def _between(values: Sequence[float], errors: Sequence[float]) -> float:

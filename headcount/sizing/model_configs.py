@@ -32,12 +32,12 @@ def read_config(path: str | Path) -> ModelShape:
     path = Path(path)
     file = path / "config.json" if path.is_dir() else path
     try:
-        found = json.loads(text_in(file))
+        config = json.loads(text_in(file))
     except json.JSONDecodeError as problem:
         raise ValueError(f"{file} is no JSON: {problem}") from None
-    if not isinstance(found, dict):
+    if not isinstance(config, dict):
         raise ValueError(f"{file} holds no configuration")
-    return config_shape(found.get("text_config", found) if "model_type" not in found else found)
+    return config_shape(config.get("text_config", config) if "model_type" not in config else config)
 
 
 def _number(config: Config, *names: str, default: int | None = None) -> int:
@@ -65,9 +65,9 @@ def _shape(config: Config, wiring: Wiring, *, width: int, windows: list[int] | N
     heads = _number(config, "num_attention_heads", "n_head")
     head_dim = _number(config, "head_dim", default=embed // heads)
     shared = _number(config, "num_key_value_heads", default=heads)
-    seen = windows or [0] * layers
+    window_sizes = windows or [0] * layers
     return ModelShape(
-        tuple(LayerShape(heads, head_dim, shared, width, seen[i]) for i in range(layers)),
+        tuple(LayerShape(heads, head_dim, shared, width, window_sizes[i]) for i in range(layers)),
         embed,
         _number(config, "vocab_size"),
         wiring,

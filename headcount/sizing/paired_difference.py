@@ -67,15 +67,15 @@ def paired_differences(rows: Rows, base: str, measure: str = "loss") -> list[Pai
         shape: {r["seed"]: r[measure] for r in rows if r["shape"] == shape and r["rate"] == rate and r.get(measure)}
         for shape, rate in chosen.items()
     }
-    found = []
+    differences = []
     for shape, rate in chosen.items():
         tried = sorted({r["rate"] for r in rows if r["shape"] == shape})
         both = sorted(losses[shape].keys() & losses[base].keys())
         percents = tuple(100 * math.log(losses[shape][s] / losses[base][s]) for s in both)
         if shape != base and percents:
             edge = len(tried) > 1 and rate in (tried[0], tried[-1])
-            found.append(PairedDifference(shape, base, percents, rate, chosen[base], edge))
-    return found
+            differences.append(PairedDifference(shape, base, percents, rate, chosen[base], edge))
+    return differences
 
 
 def pooled_deviation(differences: Sequence[PairedDifference]) -> tuple[float, int]:

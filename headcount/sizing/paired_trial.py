@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import torch
 
-from headcount.files import text_in, whole
+from headcount.files import atomic_write, text_in
 from headcount.nets.grouped import GroupedShape
 from headcount.sizing.model_shape import BARE, ModelShape
 from headcount.sizing.windows import TokenWindows
@@ -75,12 +75,14 @@ class TrialRows:
         """What is there already, if it was made with the same facts."""
         if not path.exists():
             return cls(path, facts)
-        held = json.loads(text_in(path))
-        theirs = {name: held.get("facts", {}).get(name) for name in facts}
-        if theirs != facts:
-            wrong = next(name for name in facts if theirs[name] != facts[name])
-            raise ValueError(f"{path} was made with {wrong} {theirs[wrong]}, not {facts[wrong]}; give another file")
-        return cls(path, facts, held["rows"])
+        stored = json.loads(text_in(path))
+        stored_facts = {name: stored.get("facts", {}).get(name) for name in facts}
+        if stored_facts != facts:
+            wrong = next(name for name in facts if stored_facts[name] != facts[name])
+            raise ValueError(
+                f"{path} was made with {wrong} {stored_facts[wrong]}, not {facts[wrong]}; give another file"
+            )
+        return cls(path, facts, stored["rows"])
 
     def has(self, shape: str, members: Sequence[SeedAndRate]) -> bool:
         there = {(row["shape"], row["seed"], row["rate"]) for row in self.rows}
@@ -89,9 +91,11 @@ class TrialRows:
     def add(self, rows: Sequence[dict[str, object]], **more: Any) -> None:
         new = {(row["shape"], row["seed"], row["rate"]) for row in rows}
         self.rows = [r for r in self.rows if (r["shape"], r["seed"], r["rate"]) not in new] + list(rows)
-        made = {"date": f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}", "torch": torch.__version__, **more}
-        with whole(self.path) as scratch:
-            scratch.write_text(json.dumps({"facts": self.facts, "made": made, "rows": self.rows}, indent=1) + "\n")
+        environment = {"date": f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}", "torch": torch.__version__, **more}
+        with atomic_write(self.path) as scratch:
+            scratch.write_text(
+                json.dumps({"facts": self.facts, "made": environment, "rows": self.rows}, indent=1) + "\n"
+            )
 
 
 def run(

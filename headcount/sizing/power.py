@@ -37,7 +37,7 @@ def promised_width(deviation: float, free: int, seeds: int, confidence: float = 
     from scipy.stats import f
 
     usual = half_width(deviation, seeds, confidence)
-    low, middle, high = (math.sqrt(float(f.ppf(share, seeds - 1, free))) for share in (0.05, 0.5, 0.95))
+    low, middle, high = (math.sqrt(float(f.ppf(quantile, seeds - 1, free))) for quantile in (0.05, 0.5, 0.95))
     return usual * middle, usual * low, usual * high
 
 

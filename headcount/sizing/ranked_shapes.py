@@ -42,15 +42,17 @@ class ShapeLimits:
 
     def broken(self, cost: Footprint) -> tuple[str, ...]:
         """The limits that a cost does not keep to, in words."""
-        found = []
+        violations = []
         if cost.cache_per_token > self.cache_per_token:
             cache, limit = spoken_bytes(cost.cache_per_token), spoken_bytes(self.cache_per_token)
-            found.append(f"cache {cache} a token, limit {limit}")
+            violations.append(f"cache {cache} a token, limit {limit}")
         if cost.decode_bytes > self.memory:
-            found.append(f"{spoken_bytes(cost.decode_bytes)} of weights and cache, limit {spoken_bytes(self.memory)}")
+            violations.append(
+                f"{spoken_bytes(cost.decode_bytes)} of weights and cache, limit {spoken_bytes(self.memory)}"
+            )
         if cost.cache and cost.speed(self.bandwidth) < self.speed:
-            found.append(f"{cost.speed(self.bandwidth):.0f} tokens a second, limit {self.speed:g}")
-        return tuple(found)
+            violations.append(f"{cost.speed(self.bandwidth):.0f} tokens a second, limit {self.speed:g}")
+        return tuple(violations)
 
 
 @dataclass(frozen=True)
@@ -115,9 +117,9 @@ class ShapeAnswer:
         if self.task is None:
             return list(map(str, self.bounds))
         claim, letters = task_claim(self.task, self.first.shape), getattr(self.task, "length_verdict", None)
-        said = [] if claim is None else [str(claim)]
-        said += [] if letters is None else [f"from short strings to long ones, {letters}"]
-        return [*map(str, self.bounds), *said]
+        sentences = [] if claim is None else [str(claim)]
+        sentences += [] if letters is None else [f"from short strings to long ones, {letters}"]
+        return [*map(str, self.bounds), *sentences]
 
     @property
     def rows(self) -> list[dict[str, object]]:
@@ -126,19 +128,19 @@ class ShapeAnswer:
     @property
     def sentence(self) -> str:
         one, cost = self.first.shape.layers[0], self.first.cost
-        kept = "" if not self.first.broken else f" No shape keeps to the limits: {'; '.join(self.first.broken)}."
+        limits = "" if not self.first.broken else f" No shape keeps to the limits: {'; '.join(self.first.broken)}."
         cache = "" if self.first.shape.wiring.encoder else f", {spoken_bytes(cost.cache_per_token)} of cache a token"
         grouped = (
             "each with its own keys and values"
             if one.kv_heads == one.heads
             else counted(one.kv_heads, "key-value head")
         )
-        said = "" if self.language else "; nothing measured speaks of such data, so this is what people do"
+        caveat = "" if self.language else "; nothing measured speaks of such data, so this is what people do"
         sizes = f"embed_dim {self.first.shape.embed_dim}, feed-forward {one.width}"
         return (
             f"{counted(len(self.first.shape.layers), 'layer')} of {counted(one.heads, 'head')} of {one.head_dim}, "
             f"{grouped}, {sizes}: "
-            f"{spoken_count(cost.parameters)} parameters{cache} [{self.mark}]{said}.{kept}"
+            f"{spoken_count(cost.parameters)} parameters{cache} [{self.mark}]{caveat}.{limits}"
         )
 
     @property
@@ -185,25 +187,25 @@ class ShapeAnswer:
     def beside(self) -> list[dict[str, object]]:
         """What a model of about this size of each known family chose, and how that differs from the first shape."""
         size = self.first.cost.parameters
-        found = []
+        rows = []
         for family in BESIDE:
             names = [name for name in KNOWN if name.startswith(family)]
             name = min(names, key=lambda n: abs(math.log(known_shape(n).parameters / size)))
-            found.append(self._beside(name, known_shape(name)))
-        return found
+            rows.append(self._beside(name, known_shape(name)))
+        return rows
 
     def _beside(self, name: str, other: ModelShape) -> dict[str, object]:
-        theirs, ours = other.layers[0], self.first.shape.layers[0]
+        other_layer, own_layer = other.layers[0], self.first.shape.layers[0]
         cost = footprint(other, self.context)
         return {
             "model": name,
             "parameters": cost.parameters,
             "layers": len(other.layers),
             "embed_dim": other.embed_dim,
-            "heads": str(theirs),
+            "heads": str(other_layer),
             "cache bytes per token": cost.cache_per_token,
             "cache bytes": cost.cache,
-            "why it differs": _differs(other, theirs, ours, self),
+            "why it differs": _differs(other, other_layer, own_layer, self),
         }
 
     def files(self, out: Path, command: str = "") -> list[Path]:
@@ -249,16 +251,16 @@ def shape(
     """
     at_least_one(context=context)
     positive(bandwidth=bandwidth)
-    held = table or evidence_table()
+    evidence = table or evidence_table()
     spoken = (not encoder) if language is None else language
     limits = ShapeLimits(cache_per_token, memory, speed, bandwidth)
     base = base_shape(budget, model, width, layers, vocab, encoder)
     reference = reference_shape(base)
-    rule = _Ranking(reference, context, limits, held, spoken, worth)
-    found = [rule.ranked(one, plan) for one, plan in [*((one, "") for one in candidates(base)), *divided(reference)]]
-    order = sorted(found, key=lambda r: (len(r.broken), not r.expectation.known and spoken, r.price, r.cost.cache))
+    rule = _Ranking(reference, context, limits, evidence, spoken, worth)
+    ranked = [rule.ranked(one, plan) for one, plan in [*((one, "") for one in candidates(base)), *divided(reference)]]
+    order = sorted(ranked, key=lambda r: (len(r.broken), not r.expectation.known and spoken, r.price, r.cost.cache))
     question = f"{spoken_count(base.parameters)} parameters, context {context}"
-    return ShapeAnswer(question, context, reference, tuple(order), limits, held, spoken, task)
+    return ShapeAnswer(question, context, reference, tuple(order), limits, evidence, spoken, task)
 
 
 @dataclass(frozen=True)
@@ -280,12 +282,12 @@ class _Ranking:
     def ranked(self, one: ModelShape, plan: str) -> RankedShape:
         """The shape with its cost, expected quality and price."""
         cost, usual = footprint(one, self.context), self.reference.layers[0]
-        found = expected(usual if plan else one.layers[0], usual, self.table, language=self.language, plan=plan)
+        expectation = expected(usual if plan else one.layers[0], usual, self.table, language=self.language, plan=plan)
         saved = self.worth * math.log2(_work(cost) / _work(self.before))
-        ends = found.interval or (0.0, 0.0)
+        ends = expectation.interval or (0.0, 0.0)
         doubt = DOUBT * (ends[1] - ends[0]) / 2
-        price = (found.percent or 0.0) + saved + doubt + _odd(one, self.language)
-        return RankedShape(one, cost, found, self.limits.broken(cost), price)
+        price = (expectation.percent or 0.0) + saved + doubt + _odd(one, self.language)
+        return RankedShape(one, cost, expectation, self.limits.broken(cost), price)
 
 
 def _work(cost: Footprint) -> float:
@@ -302,21 +304,23 @@ def _odd(one: ModelShape, language: bool) -> float:
     return away + math.log2(layer.ratio)
 
 
-def _differs(other: ModelShape, theirs: LayerShape, ours: LayerShape, answer: ShapeAnswer) -> str:
+def _differs(other: ModelShape, other_layer: LayerShape, own_layer: LayerShape, answer: ShapeAnswer) -> str:
     words = []
-    if theirs.ratio != ours.ratio:
-        words.append(f"shares keys and values {theirs.ratio:g}:1 where this shape shares {ours.ratio:g}:1")
-    if theirs.head_dim != ours.head_dim:
-        words.append(f"head_dim {theirs.head_dim}, not {ours.head_dim}")
-    if theirs.heads * theirs.head_dim != other.embed_dim:
-        words.append(f"attention {theirs.heads * theirs.head_dim / other.embed_dim:.2g} times as wide as the model")
+    if other_layer.ratio != own_layer.ratio:
+        words.append(f"shares keys and values {other_layer.ratio:g}:1 where this shape shares {own_layer.ratio:g}:1")
+    if other_layer.head_dim != own_layer.head_dim:
+        words.append(f"head_dim {other_layer.head_dim}, not {own_layer.head_dim}")
+    if other_layer.heads * other_layer.head_dim != other.embed_dim:
+        words.append(
+            f"attention {other_layer.heads * other_layer.head_dim / other.embed_dim:.2g} times as wide as the model"
+        )
     if any(one.window for one in other.layers):
-        seen = sum(1 for one in other.layers if one.window)
-        words.append(f"{seen} of {len(other.layers)} layers see {other.layers[0].window} tokens")
+        windowed = sum(1 for one in other.layers if one.window)
+        words.append(f"{windowed} of {len(other.layers)} layers see {other.layers[0].window} tokens")
     broken = answer.limits.broken(footprint(other, answer.context))
     words += [f"breaks the limit: {what}" for what in broken]
     wider = other.embed_dim / answer.first.shape.embed_dim
-    loss = expected(theirs, ours, answer.table, language=answer.language, wider=wider)
+    loss = expected(other_layer, own_layer, answer.table, language=answer.language, wider=wider)
     if loss.parts and loss.known:
         words.append(f"expected {loss}")
     return "; ".join(words) or "the same heads"

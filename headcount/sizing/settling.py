@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headcount.files import text_in, whole
+from headcount.files import atomic_write, text_in
 from headcount.frozen import decode
 from headcount.refusals import positive
 from headcount.sizing.evidence import EvidenceTable
@@ -69,8 +69,12 @@ class SettlingExperiment:
     def sentence(self) -> str:
         first, second = self.shapes
         size = max(shape.parameters for shape in self.shapes.values())
-        seen = self.batch * self.length * self.steps / size
-        short = "" if seen >= 0.9 * AS_SEEN else f"; at {seen:.2g} tokens a parameter, where noise was not measured"
+        tokens_per_parameter = self.batch * self.length * self.steps / size
+        short = (
+            ""
+            if tokens_per_parameter >= 0.9 * AS_SEEN
+            else f"; at {tokens_per_parameter:.2g} tokens a parameter, where noise was not measured"
+        )
         return (
             f"{self.runs} runs of {len(self.seeds)} paired seeds decide between {first} and {second} with an interval "
             f"of ± {self.half_width:.2f}% (nine of ten between {self.low:.2f} and {self.high:.2f}); a difference of "
@@ -202,15 +206,15 @@ def is_trial(path: Path) -> bool:
 
 def read_experiment(path: Path) -> SettlingExperiment:
     """The experiment that a file describes; a misspelt key is refused with the nearest right one."""
-    held = tomllib.loads(text_in(path, "utf-8-sig"))
-    trial = decode(_Trial, held["trial"], "[trial]")
-    promise = decode(_Promise, held.get("promise", {}), "[promise]")
+    content = tomllib.loads(text_in(path, "utf-8-sig"))
+    trial = decode(_Trial, content["trial"], "[trial]")
+    promise = decode(_Promise, content.get("promise", {}), "[promise]")
     entries = [decode(_Entry, entry, "[[trial.shapes]]") for entry in trial.shapes]
     if len(entries) != 2:
         raise ValueError(f"{path}: two shapes are settled between, got {len(entries)}")
     shapes = {entry.name: _bare(entry) for entry in entries}
     return SettlingExperiment(
-        held.get("name", path.stem), shapes, trial.text, trial.rates, trial.seeds, trial.batch, trial.steps,
+        content.get("name", path.stem), shapes, trial.text, trial.rates, trial.seeds, trial.batch, trial.steps,
         trial.length, promise.half_width, promise.low, promise.high, promise.finds, promise.noise, promise.free,
     )  # fmt: skip
 
@@ -230,13 +234,13 @@ def settle(
         if largest >= shape.vocab:
             raise ValueError(f"token {largest} of {file} is none of the {shape.vocab} that {name} knows")
     folder.mkdir(parents=True, exist_ok=True)
-    kept = TrialRows.open(folder / "trial.json", {"toml": text_in(path), "text": text.facts()})
-    run(PairedTrial(planned.shapes, planned.rates, planned.seeds, planned.batch, planned.steps), text, kept,
+    trial_rows = TrialRows.open(folder / "trial.json", {"toml": text_in(path), "text": text.facts()})
+    run(PairedTrial(planned.shapes, planned.rates, planned.seeds, planned.batch, planned.steps), text, trial_rows,
         device=device, say=say)  # fmt: skip
-    (found,) = paired_differences(kept.rows, next(iter(planned.shapes)))
-    with whole(folder / "settled.json") as scratch:
-        scratch.write_text(json.dumps(settled_row(planned, found), indent=1) + "\n")
-    return planned, found
+    (difference,) = paired_differences(trial_rows.rows, next(iter(planned.shapes)))
+    with atomic_write(folder / "settled.json") as scratch:
+        scratch.write_text(json.dumps(settled_row(planned, difference), indent=1) + "\n")
+    return planned, difference
 
 
 def settled_row(planned: SettlingExperiment, found: PairedDifference) -> dict[str, object]:

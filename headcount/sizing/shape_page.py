@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headcount.files import make_folder, whole
+from headcount.files import atomic_write, make_folder
 from headcount.numerals import spoken_bytes
 from headcount.report import Exhibit, Passage, article, write_article
 from headcount.sizing.evidence import EvidenceRow, EvidenceTable
@@ -76,7 +76,7 @@ class EvidenceSummary:
 
 def evidence_rows(table: EvidenceTable) -> list[dict[str, object]]:
     """The rows for people: what was found, in one cell."""
-    return [{**row.as_row(), "found": _found(row)} for row in table.rows]
+    return [{**row.as_row(), "found": _finding(row)} for row in table.rows]
 
 
 def pooled_rows(pooled: Sequence[PooledChange]) -> list[dict[str, object]]:
@@ -97,7 +97,7 @@ def pooled_rows(pooled: Sequence[PooledChange]) -> list[dict[str, object]]:
 def evidence_figure(table: EvidenceTable, *, narrow: bool = False) -> Any:
     """The forest plot of every kind of change of which at least one loss was read."""
     groups = [group for change in table.changes if (group := _group(table, change)) is not None]
-    words = "; ".join(f"{g.name}: {len(g.lines)} measurements" + _said(g) for g in groups)
+    words = "; ".join(f"{g.name}: {len(g.lines)} measurements" + _total_text(g) for g in groups)
     return forest(groups, title="What was measured about heads", words=words, axis=AXIS, narrow=narrow)
 
 
@@ -106,7 +106,7 @@ def evidence_page(table: EvidenceTable, *, date: str = "", extra: Sequence[Passa
     pooled = [pooled_change(table, change) for change in table.changes]
     firm = [p for p in pooled if p.mean is not None]
     out = left_out(table)
-    held = sum(row["inside"] for row in out)
+    inside = sum(row["inside"] for row in out)
     quoted = sum(row.checked == "quoted" for row in table.rows)
     lead = _lead(firm, len(pooled))
     read = f"{len(table.rows)} rows from {len(table.sources)} sources; {quoted} were read in the source's own text. "
@@ -116,7 +116,7 @@ def evidence_page(table: EvidenceTable, *, date: str = "", extra: Sequence[Passa
             (DOTS.format(noise=table.assumed_noise),),
             (Exhibit(evidence_figure(table), "Orange is measured here.", evidence_figure(table, narrow=True)),),
         ),
-        Passage("What it comes to", (FITTED, _left(out, held)), rows=tuple(pooled_rows(pooled))),
+        Passage("What it comes to", (FITTED, _left(out, inside)), rows=tuple(pooled_rows(pooled))),
         *extra,
         Passage(
             "Row by row",
@@ -172,9 +172,14 @@ def write_shape(answer: ShapeAnswer, out: Path, command: str = "") -> list[Path]
     """The page and the rows of an answer."""
     make_folder(out)
     rows = out / "shape.json"
-    held = {"question": answer.question, "sentence": answer.sentence, "shapes": answer.rows, "beside": answer.beside()}
-    with whole(rows) as scratch:
-        scratch.write_text(json.dumps(held, indent=1) + "\n", encoding="utf-8")
+    content = {
+        "question": answer.question,
+        "sentence": answer.sentence,
+        "shapes": answer.rows,
+        "beside": answer.beside(),
+    }
+    with atomic_write(rows) as scratch:
+        scratch.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return [write_article(out / "shape.html", shape_page(answer, command=command)), rows]
 
 
@@ -182,9 +187,9 @@ def write_evidence(table: EvidenceTable, out: Path, command: str = "") -> list[P
     """The page, the figure and the rows of the evidence."""
     make_folder(out)
     picture, rows = out / "evidence.svg", out / "evidence.json"
-    with whole(picture) as scratch:
+    with atomic_write(picture) as scratch:
         scratch.write_text(evidence_figure(table).standalone(), encoding="utf-8")
-    with whole(rows) as scratch:
+    with atomic_write(rows) as scratch:
         scratch.write_text(json.dumps([row.as_row() for row in table.rows], indent=1) + "\n", encoding="utf-8")
     return [write_article(out / "evidence.html", evidence_page(table, command=command)), picture, rows]
 
@@ -206,11 +211,11 @@ def _line(table: EvidenceTable, row: EvidenceRow) -> ForestLine:
     return ForestLine(name, value, value - half, value + half, row.kind == "ours")
 
 
-def _said(group: ForestGroup) -> str:
+def _total_text(group: ForestGroup) -> str:
     return "" if group.total is None else f", together {group.total.value:+.2f}%"
 
 
-def _found(row: EvidenceRow) -> str:
+def _finding(row: EvidenceRow) -> str:
     if row.percent is not None:
         steps = "" if row.steps == 1 else f", {row.per_step:+.2f}% a step"
         return f"{row.percent:+.2f}%{steps}"
@@ -219,10 +224,10 @@ def _found(row: EvidenceRow) -> str:
     return row.says
 
 
-def _left(out: Sequence[Mapping[str, Any]], held: int) -> str:
+def _left(out: Sequence[Mapping[str, Any]], inside: int) -> str:
     if not out:
         return "No kind has four sources yet, so that none can be left out and still leave three."
-    return f"Left out one by one, {held} of {len(out)} sources lie where the others predict them."
+    return f"Left out one by one, {inside} of {len(out)} sources lie where the others predict them."
 
 
 def _lead(firm: Sequence[PooledChange], kinds: int) -> str:
@@ -237,9 +242,9 @@ def _ranged(mean: float, ends: tuple[float, float] | None) -> str:
 
 
 def _listed(row: EvidenceRow) -> dict[str, object]:
-    found = _found(row)
-    below = row.says if row.says and row.says != found else row.note
-    return {**row.as_row(), "found": f"{found}\n{below}" if below else found}
+    finding = _finding(row)
+    below = row.says if row.says and row.says != finding else row.note
+    return {**row.as_row(), "found": f"{finding}\n{below}" if below else finding}
 
 
 def _ranked(row: Mapping[str, Any]) -> dict[str, object]:

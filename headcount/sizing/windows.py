@@ -41,10 +41,10 @@ class TokenWindows:
 
     def digest(self) -> str:
         """A fingerprint of every window."""
-        found = hashlib.sha256()
+        digest = hashlib.sha256()
         for part in (self.train, self.valid):
-            found.update(np.ascontiguousarray(part, dtype=np.int64).tobytes())
-        return found.hexdigest()[:16]
+            digest.update(np.ascontiguousarray(part, dtype=np.int64).tobytes())
+        return digest.hexdigest()[:16]
 
     def facts(self) -> dict[str, object]:
         return {
@@ -58,25 +58,27 @@ class TokenWindows:
     @classmethod
     def of_bytes(cls, path: str | Path, length: int = 256, held: float = 0.05) -> TokenWindows:
         """A plain text file as windows of bytes; the last part is held out."""
-        found = np.frombuffer(Path(path).read_bytes(), dtype=np.uint8)
-        count = (len(found) - 1) // length
+        content = np.frombuffer(Path(path).read_bytes(), dtype=np.uint8)
+        count = (len(content) - 1) // length
         if count < 20:
-            raise ValueError(f"{path} holds {len(found):,} bytes: fewer than twenty windows of {length}")
+            raise ValueError(f"{path} holds {len(content):,} bytes: fewer than twenty windows of {length}")
         cut = max(1, round(held * count))
-        windows = found[np.arange(count)[:, None] * length + np.arange(length + 1)]
+        windows = content[np.arange(count)[:, None] * length + np.arange(length + 1)]
         return cls(windows[:-cut], windows[-cut:], np.array([Path(path).stem] * cut), 256, 1.0)
 
     @classmethod
     def read(cls, path: str | Path) -> TokenWindows:
         """Windows as `write` has kept them."""
-        held = arrays_in(path)
-        missing = [name for name in ("train", "valid", "source", "sizes") if name not in held]
+        arrays = arrays_in(path)
+        missing = [name for name in ("train", "valid", "source", "sizes") if name not in arrays]
         if missing:
             raise ValueError(f"{path} holds no {missing[0]}: it is no file of token windows")
-        vocab, share = held["sizes"]
-        if held["train"].ndim != 2 or held["train"].shape[1:] != held["valid"].shape[1:]:
-            raise ValueError(f"{path}: windows of {held['train'].shape} and {held['valid'].shape} do not fit together")
-        return cls(held["train"], held["valid"], held["source"], int(vocab), float(share))
+        vocab, bytes_per_token = arrays["sizes"]
+        if arrays["train"].ndim != 2 or arrays["train"].shape[1:] != arrays["valid"].shape[1:]:
+            raise ValueError(
+                f"{path}: windows of {arrays['train'].shape} and {arrays['valid'].shape} do not fit together"
+            )
+        return cls(arrays["train"], arrays["valid"], arrays["source"], int(vocab), float(bytes_per_token))
 
     def write(self, path: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -97,6 +97,6 @@ class Alternation:
         block = switches.cumsum(dim=1)
         letters, replies = block % 2, 2 + (block == self.blocks - 1).long()
         ids = torch.full((batch, self.longest(high)), 4, dtype=torch.int64, device=size.device)
-        targets, judged = ids.clone(), torch.zeros_like(ids, dtype=torch.bool)
-        ids[:, 1:], targets[:, 1:], judged[:, 1:] = letters, replies, places < size
-        return Strings(ids, targets, judged)
+        targets, loss_mask = ids.clone(), torch.zeros_like(ids, dtype=torch.bool)
+        ids[:, 1:], targets[:, 1:], loss_mask[:, 1:] = letters, replies, places < size
+        return Strings(ids, targets, loss_mask)

@@ -46,8 +46,8 @@ def copying(letters: int, *, backward: bool = False) -> CountingProgram:
         pair = (Is(q), Before(Is(bos if t == eos else t)))
         return AllOf(pair if q == sep else (*pair, in_source))
 
-    asking, answers = (*range(letters), sep), (*range(letters), eos)
-    return _by_query(asking, answers, reverse if backward else forward)
+    queries, answers = (*range(letters), sep), (*range(letters), eos)
+    return _by_query(queries, answers, reverse if backward else forward)
 
 
 def last_block(blocks: int) -> CountingProgram:
@@ -64,12 +64,12 @@ def last_block(blocks: int) -> CountingProgram:
     return CountingProgram(((2, Negation(inside)), (3, inside)))
 
 
-def _by_query(asking: range | tuple[int, ...], answers: range | tuple[int, ...], pair: Pair) -> CountingProgram:
-    made = []
+def _by_query(queries: range | tuple[int, ...], answers: range | tuple[int, ...], pair: Pair) -> CountingProgram:
+    conditions = []
     for t in answers:
-        parts = tuple(AllOf((Is(q), seen(pair(q, t)))) for q in asking)
-        made.append((t, AnyOf(parts)))
-    return CountingProgram(tuple(made))
+        parts = tuple(AllOf((Is(q), seen(pair(q, t)))) for q in queries)
+        conditions.append((t, AnyOf(parts)))
+    return CountingProgram(tuple(conditions))
 
 
 Pair = Callable[[int, int], Condition]

@@ -66,10 +66,10 @@ def named(name: str, /, length: int, **parameters: Any) -> Task:
     ValueError: unknown task 'LinearMex'; did you mean 'LinearMax'?
     """
     make = _maker(_class(name), parameters)
-    asked = {key: p for key, p in inspect.signature(make).parameters.items() if key != "length"}
-    known = list(asked)
+    accepted = {key: p for key, p in inspect.signature(make).parameters.items() if key != "length"}
+    known = list(accepted)
     refuse_unknown(parameters, known, f"task {name}")
-    missing = [key for key, p in asked.items() if p.default is p.empty and key not in parameters]
+    missing = [key for key, p in accepted.items() if p.default is p.empty and key not in parameters]
     if missing:
         drawn = hasattr(make, "random")  # the class itself: nobody asked for a random one yet
         instead = ", or retrievals and token_dim to draw one" if drawn else ""
@@ -164,12 +164,12 @@ def _class(name: str, known: tuple[type, ...] = SHIPPED) -> Any:
     if not colon:
         raise ValueError(f"unknown task {name!r}; {nearest(name, shipped)}")
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        kind = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as problem:
         raise ValueError(f"task {name!r} cannot be imported: {problem}") from None
-    if not dataclasses.is_dataclass(found):
+    if not dataclasses.is_dataclass(kind):
         raise ValueError(f"task {name!r} is not a frozen dataclass; see examples/own_task.py")
-    return found
+    return kind
 
 
 def _maker(cls: Any, parameters: dict[str, object]) -> Callable[..., Task]:

@@ -109,9 +109,9 @@ def seen(condition: Condition, times: int = 1) -> AtLeast:
 
 def nodes(condition: Condition) -> Iterator[Condition]:
     """The condition and all that it is made of, parts before wholes; a part that occurs twice comes once."""
-    found: dict[Condition, None] = {}
-    _collect(condition, found)
-    yield from found
+    ordered: dict[Condition, None] = {}
+    _collect(condition, ordered)
+    yield from ordered
 
 
 @dataclass(frozen=True)
@@ -139,10 +139,10 @@ class CountingProgram:
     @cached_property
     def parts(self) -> tuple[Condition, ...]:
         """Every condition of the program once, parts before wholes."""
-        found: dict[Condition, None] = {}
+        ordered: dict[Condition, None] = {}
         for _, condition in self.answers:
-            _collect(condition, found)
-        return tuple(found)
+            _collect(condition, ordered)
+        return tuple(ordered)
 
     @property
     def depth(self) -> int:
@@ -229,11 +229,11 @@ def _inside(part: Condition) -> tuple[Condition, ...]:
     return part.of if isinstance(part, AllOf | AnyOf) else (part.of,)
 
 
-def _collect(condition: Condition, found: dict[Condition, None]) -> None:
-    if condition not in found:
+def _collect(condition: Condition, ordered: dict[Condition, None]) -> None:
+    if condition not in ordered:
         for inner in _inside(condition):
-            _collect(inner, found)
-        found[condition] = None
+            _collect(inner, ordered)
+        ordered[condition] = None
 
 
 def _several(parts: tuple[Condition, ...], word: str) -> None:

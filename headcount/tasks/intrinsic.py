@@ -135,17 +135,17 @@ def equal_rays(a: Float64[Tensor, " n"], b: Float64[Tensor, " n"]) -> bool:
 
 
 def _merged(vectors: Tensor, size: float) -> list[Tensor]:
-    kept: list[Tensor] = []
+    rays: list[Tensor] = []
     for v in vectors:
         if v.abs().max().item() <= SAME * size:
             continue
-        for i, k in enumerate(kept):
+        for i, k in enumerate(rays):
             if equal_rays(k, v):
-                kept[i] = k + v
+                rays[i] = k + v
                 break
         else:
-            kept.append(v)
-    return kept
+            rays.append(v)
+    return rays
 
 
 def _falling(vectors: list[Tensor], numbers: int) -> Matrix:

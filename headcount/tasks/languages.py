@@ -97,10 +97,10 @@ class Recognition:
         first = self.language.letters
         answers = torch.from_numpy(answered(self.language, words.cpu().numpy())).to(words.device) + first
         ids = torch.full((batch, high + 1), self.vocab - 1, dtype=torch.int64, device=words.device)
-        targets, judged = ids.clone(), torch.zeros_like(ids, dtype=torch.bool)
+        targets, loss_mask = ids.clone(), torch.zeros_like(ids, dtype=torch.bool)
         ids[:, 1:], targets[:, 1:] = words, answers
-        judged[:, 1:] = torch.arange(high, device=words.device) < size
-        return Strings(ids, targets, judged)
+        loss_mask[:, 1:] = torch.arange(high, device=words.device) < size
+        return Strings(ids, targets, loss_mask)
 
     def _words(self, batch: int, length: int, generator: torch.Generator | None) -> Int[Tensor, "batch length"]:
         own = getattr(self.language, "words", None)
@@ -192,14 +192,17 @@ class Dyck:
         """
         device = generator.device if generator is not None else None
         closes = torch.rand((batch, length), generator=generator, device=device) < 0.5
-        found, open_ = torch.zeros((batch, length), dtype=torch.int64, device=device), torch.zeros(batch, device=device)
+        brackets, open_ = (
+            torch.zeros((batch, length), dtype=torch.int64, device=device),
+            torch.zeros(batch, device=device),
+        )
         for place in range(length):
-            found[:, place] = closes[:, place] & (open_ > 0)
-            open_ += 1 - 2 * found[:, place]
+            brackets[:, place] = closes[:, place] & (open_ > 0)
+            open_ += 1 - 2 * brackets[:, place]
         at = torch.randint(length, (batch,), generator=generator, device=device)
-        turned = torch.arange(0, batch, 2, device=device)
-        found[turned, at[turned]] = 1 - found[turned, at[turned]]
-        return found
+        flipped = torch.arange(0, batch, 2, device=device)
+        brackets[flipped, at[flipped]] = 1 - brackets[flipped, at[flipped]]
+        return brackets
 
     def program(self) -> CountingProgram:
         """As many close as open, and at no place so far more.

@@ -30,9 +30,9 @@ class Strings:
         >>> Strings.continued(torch.tensor([[7, 1, 2]]), torch.tensor([[False, False, True]])).judged.tolist()
         [[False, True, False]]
         """
-        targets, judged = ids.roll(-1, dims=1), answers.roll(-1, dims=1)
-        judged[:, -1] = False
-        return cls(ids, targets, judged)
+        targets, loss_mask = ids.roll(-1, dims=1), answers.roll(-1, dims=1)
+        loss_mask[:, -1] = False
+        return cls(ids, targets, loss_mask)
 
 
 @runtime_checkable

@@ -218,8 +218,8 @@ class Lookups:
     def structure(self) -> Structure:
         kinds = [type(part).__name__.removesuffix("Of").lower() for part in self.parts]
         names = [f"{kind} {i + 1}" for i, kind in enumerate(kinds)]
-        found = (part.retrieval(name, self.length) for part, name in zip(self.parts, names, strict=True))
-        return Structure(self.length, self.token_dim, tuple(found))
+        retrievals = (part.retrieval(name, self.length) for part, name in zip(self.parts, names, strict=True))
+        return Structure(self.length, self.token_dim, tuple(retrievals))
 
     @property
     def domain(self) -> str:

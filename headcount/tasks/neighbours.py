@@ -180,21 +180,21 @@ class Neighbour:
         raise ValueError(f"no context of {lengths} letters has the copy that {self} asks for")
 
     def _only(self, batch: int, lengths: Lengths, generator: torch.Generator | None) -> Drawn:
-        whole = _numbers(generator)
-        size = whole(lengths[0], lengths[1] + 1, (batch,))
-        place = (self.side == "left") + whole(0, 2**31, (batch,)) % (size - 1)
-        query = whole(0, self.letters, (batch,))
-        others = whole(0, self.letters - 1, (batch, lengths[1]))
+        randint = _numbers(generator)
+        size = randint(lengths[0], lengths[1] + 1, (batch,))
+        place = (self.side == "left") + randint(0, 2**31, (batch,)) % (size - 1)
+        query = randint(0, self.letters, (batch,))
+        others = randint(0, self.letters - 1, (batch, lengths[1]))
         context = others + (others >= query[:, None])  # any letter but the query
         context[torch.arange(batch, device=context.device), place] = query
         return context, size, place, torch.ones_like(size, dtype=torch.bool)
 
     def _several(self, batch: int, lengths: Lengths, generator: torch.Generator | None) -> Drawn:
-        whole = _numbers(generator)
-        size = whole(lengths[0], lengths[1] + 1, (batch,))
-        context = whole(0, self.letters, (batch, lengths[1]))
+        randint = _numbers(generator)
+        size = randint(lengths[0], lengths[1] + 1, (batch,))
+        context = randint(0, self.letters, (batch, lengths[1]))
         rows = torch.arange(batch, device=context.device)
-        query = context[rows, whole(0, 2**31, (batch,)) % size]
+        query = context[rows, randint(0, 2**31, (batch,)) % size]
         places = torch.arange(lengths[1], device=context.device)
         copies = (context == query[:, None]) & (places < size[:, None])
         first = copies.int().argmax(dim=1)

@@ -92,8 +92,10 @@ def task(
         )
     known = tuple(Retrieval("look-ups", count=part) if isinstance(part, int) else part for part in parts)
     tokens = sample if isinstance(sample, str) else SourcedFunction.of(sample)
-    made = FunctionTask(SourcedFunction.of(function), length, token_dim, known, tokens)  # type: ignore[arg-type]
-    return FunctionTask(made.function, length, token_dim, made.retrievals, tokens, _takes_many(made))
+    function_task = FunctionTask(SourcedFunction.of(function), length, token_dim, known, tokens)  # type: ignore[arg-type]
+    return FunctionTask(
+        function_task.function, length, token_dim, function_task.retrievals, tokens, _takes_many(function_task)
+    )
 
 
 def _looked_up(
@@ -120,21 +122,23 @@ def drawn(tokens: str | SourcedFunction, shape: tuple[int, int, int], generator:
     return x
 
 
-def _takes_many(made: FunctionTask) -> bool:
+def _takes_many(function_task: FunctionTask) -> bool:
     """Whether the function takes a whole batch: an answer for each sequence, which follow when those are reordered."""
-    x = drawn(made.tokens, (TRIED, made.length, made.token_dim), torch.Generator().manual_seed(0))
+    x = drawn(
+        function_task.tokens, (TRIED, function_task.length, function_task.token_dim), torch.Generator().manual_seed(0)
+    )
     try:
-        one, turned = (torch.as_tensor(made.function(batch)) for batch in (x, x.flip(0)))
+        outputs, reordered = (torch.as_tensor(function_task.function(batch)) for batch in (x, x.flip(0)))
     except Exception:  # the function takes one sequence, and says so in its own way
-        return _one_by_one(made, x)
-    if one.shape == (TRIED,) and torch.allclose(one.double(), turned.flip(0).double(), equal_nan=True):
+        return _one_by_one(function_task, x)
+    if outputs.shape == (TRIED,) and torch.allclose(outputs.double(), reordered.flip(0).double(), equal_nan=True):
         return True
-    return _one_by_one(made, x)
+    return _one_by_one(function_task, x)
 
 
-def _one_by_one(made: FunctionTask, x: Tensor) -> bool:
+def _one_by_one(function_task: FunctionTask, x: Tensor) -> bool:
     """False, where the function takes one sequence and gives one number; refused otherwise."""
-    _number(made.function(x[0]))
+    _number(function_task.function(x[0]))
     return False
 
 

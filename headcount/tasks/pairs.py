@@ -88,8 +88,8 @@ class PairMax:
             ("single tokens", single, 1, "other"),
             ("extremes", 2 * extremes, 1, "other"),
         )
-        kept = tuple(Retrieval(name, count=n, order=order, score=score) for name, n, order, score in parts if n)
-        return Structure(self.length, self.token_dim, kept)
+        retrievals = tuple(Retrieval(name, count=n, order=order, score=score) for name, n, order, score in parts if n)
+        return Structure(self.length, self.token_dim, retrievals)
 
     def intrinsic(self) -> PairMax:
         """The same target with as few forms as can be: zero forms dropped, A and A^T one, positive multiples added up.

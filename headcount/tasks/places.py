@@ -94,8 +94,8 @@ class Induction:
         # Position t counts t + 1 where it holds a copy of the last letter, so the largest is the latest copy.
         order = torch.arange(1, self.length, device=x.device)
         latest = (order * (earlier == letters[:, -1:])).max(dim=1)
-        found = successors.gather(1, latest.indices[:, None])[:, 0]
-        return torch.where(latest.values > 0, found.to(x.dtype) / (self.vocab - 1), torch.zeros_like(x[:, 0, 0]))
+        successor = successors.gather(1, latest.indices[:, None])[:, 0]
+        return torch.where(latest.values > 0, successor.to(x.dtype) / (self.vocab - 1), torch.zeros_like(x[:, 0, 0]))
 
     def sample(
         self, batch: int, *, generator: torch.Generator | None = None, dtype: torch.dtype = torch.float32

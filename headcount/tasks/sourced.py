@@ -30,9 +30,9 @@ class SourcedFunction:
         if not callable(function):
             raise ValueError(f"a function is needed, got {function!r}")
         name = getattr(function, "__qualname__", type(function).__qualname__)
-        made = cls(f"{function.__module__}:{name}", _source(function))
-        object.__setattr__(made, "function", function)  # no field: what is written down is name and source
-        return made
+        sourced = cls(f"{function.__module__}:{name}", _source(function))
+        object.__setattr__(sourced, "function", function)  # no field: what is written down is name and source
+        return sourced
 
     def __call__(self, *values: Any) -> Any:
         function = getattr(self, "function", None)
@@ -49,8 +49,8 @@ def _source(function: Callable[..., Any]) -> str:
     if code is None:  # built in, as torch.amax
         return hashlib.sha256(repr(function).encode()).hexdigest()[:16]
     closed = inspect.getclosurevars(function).nonlocals if inspect.isfunction(function) else vars(function)
-    told = (repr(sorted(closed.items(), key=str)), repr(getattr(function, "__defaults__", None)))
-    return hashlib.sha256(b"\0".join([compiled_bytes(code), *(text.encode() for text in told)])).hexdigest()[:16]
+    texts = (repr(sorted(closed.items(), key=str)), repr(getattr(function, "__defaults__", None)))
+    return hashlib.sha256(b"\0".join([compiled_bytes(code), *(text.encode() for text in texts)])).hexdigest()[:16]
 
 
 def compiled_bytes(code: CodeType) -> bytes:

@@ -31,8 +31,8 @@ def winners(task: object, x: Float[Tensor, "batch length token_dim"]) -> dict[st
 
 @winners.register
 def _(task: LinearMax, x: Tensor) -> dict[str, Tensor]:
-    found = (x @ torch.tensor(task.directions, dtype=x.dtype).T).argmax(dim=1)
-    return {f"max {i + 1}": found[:, i] for i in range(found.shape[1])}
+    places = (x @ torch.tensor(task.directions, dtype=x.dtype).T).argmax(dim=1)
+    return {f"max {i + 1}": places[:, i] for i in range(places.shape[1])}
 
 
 @winners.register

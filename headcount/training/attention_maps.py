@@ -75,12 +75,12 @@ def attention_in(
     ]
     if not rows:
         raise ValueError(f"{folder} holds no row with {heads or 'any'} heads and length {length or 'any'}")
-    kept = NetworksIn(store.path.parent)
-    there = [row for row in rows if kept.has(row)]
-    if not there:
+    networks = NetworksIn(store.path.parent)
+    stored = [row for row in rows if networks.has(row)]
+    if not stored:
         raise ValueError(f"{folder} keeps no networks: a sweep keeps them when its `save` is best or all")
-    best = min(there, key=lambda row: row["nmse"])
-    return attention_of(kept(best), task_of(store, best["run"]), best, **how)
+    best = min(stored, key=lambda row: row["nmse"])
+    return attention_of(networks(best), task_of(store, best["run"]), best, **how)
 
 
 def _weights(net: TargetUnits, x: Tensor) -> Tensor:

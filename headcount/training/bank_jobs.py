@@ -128,13 +128,13 @@ def train_bank_job(
 def _trained(job: BankJob, steps_made: StepsMade, termination: Termination) -> TrainedBank:
     checkpoint = job.checkpoint(termination)
 
-    def heard(steps: int) -> None:
+    def report_steps(steps: int) -> None:
         steps_made(steps)
         if termination.came and checkpoint is None:
             raise Terminated
 
     outcome = train(
-        job.members, job.recipe, device=job.device, start=_starts(job), on_progress=heard, checkpoint=checkpoint
+        job.members, job.recipe, device=job.device, start=_starts(job), on_progress=report_steps, checkpoint=checkpoint
     )
     where = environment(job.device, outcome.backend.name)
     states = () if checkpoint is None else (checkpoint.path,)

@@ -18,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from headcount.files import whole
+from headcount.files import atomic_write
 
 __all__ = ["EVERY", "BankState", "Checkpoint", "Terminated", "Termination", "heeding_termination"]
 
@@ -73,7 +73,7 @@ class Checkpoint:
         """Keep the state of the bank whose address is `content`; end here if that was asked for."""
         about = {"content": content, "epochs": str(state.epochs), "way": state.way}
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state.tensors.items()}
-        with whole(self.path) as scratch:
+        with atomic_write(self.path) as scratch:
             save_file(tensors, scratch, {**about, "checksum": _checksum(about, tensors)})
         self.kept_at = time.monotonic()
         if self.termination.came:

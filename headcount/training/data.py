@@ -264,8 +264,8 @@ class Resident(Visited):
 
     def at(self, rows: Int[Tensor, "models batch"], part: str = "training", step: int | None = None) -> Sampled:
         """The samples at `rows` of each member's training or validation set, with their targets."""
-        held = part == "validation"
-        x, y, packed = (self.validation_x, self.validation_y, self.validation_packed) if held else (
+        validating = part == "validation"
+        x, y, packed = (self.validation_x, self.validation_y, self.validation_packed) if validating else (
             self.x, self.y, self.packed)  # fmt: skip
         return self.sampled(x, y, rows, step, self.present, packed)
 

@@ -62,8 +62,8 @@ class Parts:
         """The samples on the device, the same for every member."""
         sizes = (len(self.training), len(self.validation))
         if (recipe.samples, recipe.validation) != sizes:
-            asked = f"{recipe.samples} samples and {recipe.validation} for validation"
-            raise ValueError(f"the recipe asks for {asked}; the data hold {sizes[0]} and {sizes[1]}")
+            expected = f"{recipe.samples} samples and {recipe.validation} for validation"
+            raise ValueError(f"the recipe asks for {expected}; the data hold {sizes[0]} and {sizes[1]}")
         if recipe.noise:
             raise ValueError(f"noise is added to drawn targets alone, and these data are given; got {recipe.noise}")
         return GivenSamples(self, members, recipe, dtype, device)

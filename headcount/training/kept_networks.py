@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, NamedTuple
 
-from headcount.files import whole
+from headcount.files import atomic_write
 from headcount.frozen import rebuilt
 from headcount.nets import Transformer
 from headcount.nets.causal import CausalTransformer
@@ -51,13 +51,13 @@ def saved_members(members: Sequence[Member], rows: Sequence[Row], save: Save) ->
 def write_networks(folder: Path, networks: Mapping[str, bytes]) -> list[str]:
     """Write networks (run: file content) into a store's folder, each whole or not at all; their runs."""
     for run, content in networks.items():
-        with whole(_file(folder, run)) as scratch:
+        with atomic_write(_file(folder, run)) as scratch:
             scratch.write_bytes(content)
     return list(networks)
 
 
 def drop_beaten(folder: Path, members: Sequence[Member], rows: Sequence[Row], written: Sequence[str]) -> None:
-    """Of the files just written, remove those of networks that one of another bank has beaten."""
+    """Of the files just written, remove those of networks that are worse than one of another bank."""
     best = {rows[k]["run"] for k in saved_members(members, rows, "best")}
     for run in set(written) - best:
         _file(folder, run).unlink(missing_ok=True)
@@ -119,11 +119,11 @@ class KeptStudy(NamedTuple):
 def kept_study(folder: str | Path, spec: str | None = None) -> KeptStudy:
     """What a store's folder keeps of networks; `spec` names one of several, the latest is meant without it."""
     store = Store.open(folder)
-    study, kept = store.study(spec), NetworksIn(store.path.parent)
-    rows = tuple(row for row in study if kept.has(row))
+    study, networks = store.study(spec), NetworksIn(store.path.parent)
+    rows = tuple(row for row in study if networks.has(row))
     if not rows:
         raise ValueError(f"{folder} keeps no networks: a sweep keeps them when its `save` is best or all")
-    return KeptStudy(replace(study, rows=rows), [(kept(row), task_of(store, row["run"])) for row in rows])
+    return KeptStudy(replace(study, rows=rows), [(networks(row), task_of(store, row["run"])) for row in rows])
 
 
 def task_of(store: Store, run: str) -> Task:

@@ -78,9 +78,9 @@ def train(
     if start is not None and recipe.read_out != 1:
         raise ValueError(f"read_out multiplies a random start, and these networks are given; got {recipe.read_out}")
     content = _address_of_state(members, recipe, device)
-    kept = checkpoint.read(content) if checkpoint is not None else None
+    saved = checkpoint.read(content) if checkpoint is not None else None
     run = _Run(members, recipe, device, backend, data or _drawn(members[0]), start, compiled)
-    begin = run.resume(kept) if kept is not None else 0
+    begin = run.resume(saved) if saved is not None else 0
     if any(member.start for member in members):
         run.evaluate(-1)  # a network that was built may be the best there is
     for number in range(begin, run.source.rounds):
@@ -195,23 +195,23 @@ class _Run:
     @torch.no_grad()
     def evaluate(self, number: int) -> None:
         """Keep each member's smallest level with its weights; freeze who diverged, stalls or has all right."""
-        found = self.source.levels(self.means)
-        level, step = found["level"].to(self.best), (number + 1) * self.steps_per_round
+        metrics = self.source.levels(self.means)
+        level, step = metrics["level"].to(self.best), (number + 1) * self.steps_per_round
         better = self.active & (level < self.best)  # false for NaN
         self.final = torch.where(self.active, level, self.final)
         self.best = torch.where(better, level, self.best)
-        self.training = torch.where(better, found.get("training", level).to(level), self.training)
+        self.training = torch.where(better, metrics.get("training", level).to(level), self.training)
         self.best_step = torch.where(better, step, self.best_step)
         if self.recipe.keep == "best":
             self.best_theta = torch.where(better[:, None], self.bank.theta, self.best_theta)
         else:
-            self.curve.append((step, {name: value.clone() for name, value in found.items() if name != "right"}))
+            self.curve.append((step, {name: value.clone() for name, value in metrics.items() if name != "right"}))
         self.stale = torch.where(better, 0, self.stale + 1)
         self._freeze(~(level < DIVERGED), LOST)
         if self.recipe.stop == "patience" and self.recipe.patience:
             self._freeze(self.stale >= self.recipe.patience, FROZEN)
-        if self.recipe.stop == "all right" and "right" in found:
-            self._freeze(found["right"], FROZEN)
+        if self.recipe.stop == "all right" and "right" in metrics:
+            self._freeze(metrics["right"], FROZEN)
 
     def _freeze(self, who: Tensor, why: int) -> None:
         who = who & self.active
@@ -247,16 +247,16 @@ class _Run:
         }  # fmt: skip
         return BankState(rounds, self.backend.name, self._tensors() | curve)
 
-    def resume(self, kept: BankState) -> int:
-        """Take over a kept state, in place: a recorded step reads these very tensors. How many rounds it has made."""
-        mine = self._tensors()
-        shapes = {name: tensor.shape for name, tensor in kept.tensors.items() if not name.startswith("curve ")}
-        if self.backend.name != kept.way or shapes != {name: tensor.shape for name, tensor in mine.items()}:
+    def resume(self, saved: BankState) -> int:
+        """Take over a saved state, in place: a recorded step reads these very tensors. How many rounds it has made."""
+        tensors = self._tensors()
+        shapes = {name: tensor.shape for name, tensor in saved.tensors.items() if not name.startswith("curve ")}
+        if self.backend.name != saved.way or shapes != {name: tensor.shape for name, tensor in tensors.items()}:
             return 0
-        for name, tensor in mine.items():
-            tensor.detach().copy_(kept.tensors[name])
-        self.curve = _curve(kept.tensors, self.active.device)
-        return kept.epochs
+        for name, tensor in tensors.items():
+            tensor.detach().copy_(saved.tensors[name])
+        self.curve = _curve(saved.tensors, self.active.device)
+        return saved.epochs
 
     def outcome(self) -> Outcome:
         """The rows, and the bank with every member's network as it is kept."""

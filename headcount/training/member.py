@@ -236,16 +236,16 @@ class Member:
 
     def _unusual(self, recipe: Recipe) -> UnusualColumns:
         """The columns that a row has only where its training is not the usual one: what a law of rates holds fixed."""
-        said: UnusualColumns = {}
+        columns: UnusualColumns = {}
         if recipe.schedule != COSINE:
-            said = {"schedule": recipe.schedule.name, "batch": recipe.batch}
+            columns = {"schedule": recipe.schedule.name, "batch": recipe.batch}
         if recipe.noise:
-            said = {**said, "noise": recipe.noise}
+            columns = {**columns, "noise": recipe.noise}
         if recipe.read_out != 1:
-            said = {**said, "read_out": recipe.read_out}
+            columns = {**columns, "read_out": recipe.read_out}
         if self.start:
-            said = {**said, "start": self.start}
-        return said if self.base is None else {**said, "factors": f"{self.base.name}, width {self.base.width}"}
+            columns = {**columns, "start": self.start}
+        return columns if self.base is None else {**columns, "factors": f"{self.base.name}, width {self.base.width}"}
 
 
 # A sweep has many members of few tasks, architectures and recipes: each is described once.

@@ -145,19 +145,19 @@ class Padded:
 
     def plus(self, member: Member) -> Padded:
         """The same bank with one member more."""
-        one, mine = Padded.of(member), self.arch
-        (heads, head_dim), (more, larger) = mine.layers[0], one.arch.layers[0]
-        layers = ((max(heads, more), max(head_dim, larger)),) * mine.depth
-        width, embed_dim = max(mine.width, one.arch.width), max(mine.embed_dim, one.arch.embed_dim)
+        added, arch = Padded.of(member), self.arch
+        (heads, head_dim), (more, larger) = arch.layers[0], added.arch.layers[0]
+        layers = ((max(heads, more), max(head_dim, larger)),) * arch.depth
+        width, embed_dim = max(arch.width, added.arch.width), max(arch.embed_dim, added.arch.embed_dim)
         return Padded(
             self.count + 1,
-            Architecture(layers, width, mine.positions, embed_dim),
+            Architecture(layers, width, arch.positions, embed_dim),
             self.token_dim,
-            max(self.longest, one.longest),
-            max(self.numbers, one.numbers),
-            self.alone + one.alone,
-            self.sets | one.sets,
-            max(self.letters, one.letters),
+            max(self.longest, added.longest),
+            max(self.numbers, added.numbers),
+            self.alone + added.alone,
+            self.sets | added.sets,
+            max(self.letters, added.letters),
         )
 
     def wastes(self, factor: float) -> bool:
@@ -198,8 +198,8 @@ class Padded:
 
     def _drawing(self, recipe: Recipe, number: int) -> int:
         """Tokens as they come, with their positions, and stacked: in float64 where they are drawn."""
-        given = any(isinstance(task, Given) for task, _ in self.sets)
-        return (number if given else 8) * (self.token_dim + 2 * self._features) * self._tokens(recipe)
+        from_data = any(isinstance(task, Given) for task, _ in self.sets)
+        return (number if from_data else 8) * (self.token_dim + 2 * self._features) * self._tokens(recipe)
 
     def _activations(self, recipe: Recipe, number: int) -> int:
         """The larger of a step with what its gradient needs and an evaluation of several batches without.
@@ -224,11 +224,11 @@ class Padded:
         return 5 * number * self.count * parameters(self.arch, self.token_dim).total
 
     def _between_kernels(self, recipe: Recipe, number: int) -> int:
-        """One vector per head and sample, there and back or an evaluation's, and the programs' shares of gradients."""
+        """One vector per head and sample, there and back or an evaluation's, and the programs' partial gradients."""
         (heads, head_dim), width = self.arch.layers[0], self.arch.width
         passed = EVALUATED * recipe.batch * heads * (3 * width + 2 * head_dim)
-        shares = heads * power(width) ** 2 * -(-recipe.batch // 128)
-        return self.count * number * (passed + shares)
+        partials = heads * power(width) ** 2 * -(-recipe.batch // 128)
+        return self.count * number * (passed + partials)
 
 
 def _bytes_per_number(recipe: Recipe) -> int:

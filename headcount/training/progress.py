@@ -48,13 +48,13 @@ def silent(asked: Sweep, banks: Sequence[Sequence[Member]], done: int) -> Iterat
 
 
 class _Bar:
-    def __init__(self, asked: Sweep, banks: Sequence[Sequence[Member]], done: int) -> None:
+    def __init__(self, sweep: Sweep, banks: Sequence[Sequence[Member]], done: int) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
         from rich.progress import Progress as Rich
 
         self.sizes, self.at, self.finished = [len(bank) for bank in banks], 0, done
-        self.all = len(asked.members)
+        self.all = len(sweep.members)
         self.rich = Rich(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
@@ -65,8 +65,8 @@ class _Bar:
             TimeRemainingColumn(),
             console=Console(stderr=True),
         )
-        total = sum(self.sizes) * asked.recipe.steps
-        self.steps = asked.recipe.steps
+        total = sum(self.sizes) * sweep.recipe.steps
+        self.steps = sweep.recipe.steps
         self.task = self.rich.add_task(self._words(), total=total, rate="")
 
     def __call__(self, steps: int) -> None:
@@ -74,8 +74,8 @@ class _Bar:
 
     def bank_done(self, members: int) -> None:
         self.at, self.finished = self.at + 1, self.finished + members
-        made = sum(self.sizes[: self.at]) * self.steps  # also when members stopped early
-        self.rich.update(self.task, completed=made, description=self._words())
+        completed = sum(self.sizes[: self.at]) * self.steps  # also when members stopped early
+        self.rich.update(self.task, completed=completed, description=self._words())
 
     def note(self, sentence: str) -> None:
         self.rich.console.print(f"headcount: {visible(sentence)}", highlight=False, markup=False)
@@ -91,10 +91,10 @@ class _Bar:
 class _Lines:
     """At most one line per minute: how many networks are finished, the rate, and the time left at that rate."""
 
-    def __init__(self, asked: Sweep, banks: Sequence[Sequence[Member]], done: int, every: float) -> None:
-        self.sizes, self.at, self.finished, self.all = [len(bank) for bank in banks], 0, done, len(asked.members)
-        self.steps, self.every = asked.recipe.steps, every
-        self.total, self.made = sum(self.sizes) * asked.recipe.steps, 0
+    def __init__(self, sweep: Sweep, banks: Sequence[Sequence[Member]], done: int, every: float) -> None:
+        self.sizes, self.at, self.finished, self.all = [len(bank) for bank in banks], 0, done, len(sweep.members)
+        self.steps, self.every = sweep.recipe.steps, every
+        self.total, self.made = sum(self.sizes) * sweep.recipe.steps, 0
         self.began = self.said = time.monotonic()
 
     def __call__(self, steps: int) -> None:
@@ -145,10 +145,10 @@ class _Notebook(_Lines):
         now = time.monotonic()
         if now - self.said < self.every or not self.made:
             return
-        self.said, share = now, min(1.0, self.made / self.total)
-        left = (now - self.began) * (1 / share - 1)
-        drawn = "#" * round(24 * share)
-        sys.stderr.write(f"\r{self.finished}/{self.all} networks [{drawn:<24}] {share:4.0%}, {left:.0f} s left ")
+        self.said, fraction = now, min(1.0, self.made / self.total)
+        left = (now - self.began) * (1 / fraction - 1)
+        drawn = "#" * round(24 * fraction)
+        sys.stderr.write(f"\r{self.finished}/{self.all} networks [{drawn:<24}] {fraction:4.0%}, {left:.0f} s left ")
         sys.stderr.flush()
 
 

@@ -28,8 +28,8 @@ class ChosenRates:
 
     def rated(self, members: Iterable[Member]) -> tuple[Member, ...]:
         """The members, each at the rate of its shape."""
-        found = dict(self.rates)
-        return tuple(replace(member, lr=found[shape_of(member)]) for member in members)
+        rates = dict(self.rates)
+        return tuple(replace(member, lr=rates[shape_of(member)]) for member in members)
 
     def to_json(self) -> dict[str, object]:
         """What the spec says about the search: the rates, and the networks and steps that finding them took."""
@@ -96,8 +96,8 @@ class RateSearch:
         shapes: dict[Member, list[Member]] = {}
         for member in members:
             shapes.setdefault(shape_of(member), []).append(member)
-        kept = [member for same in shapes.values() for member in same[: self.seeds]]
-        return tuple(replace(member, lr=rate) for member in kept for rate in sorted(self.rates))
+        candidates = [member for same in shapes.values() for member in same[: self.seeds]]
+        return tuple(replace(member, lr=rate) for member in candidates for rate in sorted(self.rates))
 
     def chosen(
         self, members: Sequence[Member], recipe: Recipe, trials: Sequence[Member], rows: Iterable[Mapping[str, Any]]
@@ -105,11 +105,11 @@ class RateSearch:
         """The best rate of every shape: the smallest mean NMSE over its trials, a diverged one counting as 1."""
         short = self.recipe(recipe)
         by_run = {row["run"]: row for row in rows}
-        found: dict[Member, dict[float, list[float]]] = {}
+        errors: dict[Member, dict[float, list[float]]] = {}
         for trial in trials:
             nmse = _nmse(by_run[trial.run(short)])
-            found.setdefault(shape_of(trial), {}).setdefault(trial.lr, []).append(nmse)
-        rates = {shape: min(by_rate, key=lambda r: sum(by_rate[r])) for shape, by_rate in found.items()}
+            errors.setdefault(shape_of(trial), {}).setdefault(trial.lr, []).append(nmse)
+        rates = {shape: min(by_rate, key=lambda r: sum(by_rate[r])) for shape, by_rate in errors.items()}
         ends = sum(rate in (min(self.rates), max(self.rates)) for rate in rates.values())
         lost = sum(by_run[trial.run(short)].get("status") == "diverged" for trial in trials)
         own = len(trials) // len(self.rates) if short == recipe else 0  # trials that are the sweep's own networks

@@ -58,8 +58,8 @@ def refuse_no_cluster(address: str | None) -> None:
     try:
         socket.create_connection((host, int(port)), timeout=ANSWER).close()
     except (OSError, UnicodeError) as problem:
-        said = (getattr(problem, "strerror", None) or str(problem)).lower()
-        raise RefusalError(f"no Ray cluster at {address!r}: {said}; `ray start` begins one") from None
+        reason = (getattr(problem, "strerror", None) or str(problem)).lower()
+        raise RefusalError(f"no Ray cluster at {address!r}: {reason}; `ray start` begins one") from None
 
 
 @contextlib.contextmanager
@@ -192,9 +192,9 @@ class RayWorkers:
         except self.ray.exceptions.RayTaskError as problem:
             cause = getattr(problem, "cause", None)
             if isinstance(cause, self.ray.exceptions.RayError):
-                told = [line for line in str(cause).splitlines() if "Error" in line]
-                said = (told or [type(cause).__name__])[-1].strip()[:200]
-                return RefusalError(f"a node cannot take a bank ({said}); every node needs headcount in this version")
+                errors = [line for line in str(cause).splitlines() if "Error" in line]
+                reason = (errors or [type(cause).__name__])[-1].strip()[:200]
+                return RefusalError(f"a node cannot take a bank ({reason}); every node needs headcount in this version")
             return cause if isinstance(cause, Exception) else RuntimeError(str(problem))
         except self.ray.exceptions.RayError as problem:
             return Lost(f"{type(problem).__name__}: {_first_line(problem)}")
@@ -203,16 +203,16 @@ class RayWorkers:
         """What Ray answers; asked by another thread, since with its head gone Ray answers nothing for a minute."""
         answer: list[Any] = []
 
-        def ask() -> None:
+        def call() -> None:
             try:
                 answer.append((question(), None))
             except BaseException as problem:
                 answer.append((None, problem))
 
-        asking = threading.Thread(target=ask, daemon=True)
-        asking.start()
+        thread = threading.Thread(target=call, daemon=True)
+        thread.start()
         while not answer:
-            asking.join(LOOKING / 4)
+            thread.join(LOOKING / 4)
             if not answer:
                 self._refuse_gone()
         value, problem = answer[0]

@@ -1,6 +1,6 @@
 """Random numbers by counter: the same on every device, whatever else the bank holds.
 
-A member's batches depend on its own seed and the epoch alone, so it trains the same in any company.
+A member's batches depend on its own seed and the epoch alone, so it trains the same in any bank.
 """
 
 from __future__ import annotations

@@ -106,8 +106,8 @@ class Sweep:
         if any(isinstance(m.task, OnLengths) for m in self.members):
             return None  # what a decoder must look up is not counted in tokens
         tasks = dict.fromkeys(m.drawn for m in self.members)  # many members, few tasks
-        found = {dataclasses.replace(task.structure, length=1_000_000) for task in tasks}
-        return self.members[0].drawn.structure if len(found) == 1 else None
+        structures = {dataclasses.replace(task.structure, length=1_000_000) for task in tasks}
+        return self.members[0].drawn.structure if len(structures) == 1 else None
 
     def to_json(self) -> dict[str, object]:
         """The spec as it is stored beside the rows."""
@@ -185,7 +185,7 @@ class Sweep:
         tasks = list(task) if isinstance(task, Sequence) else [task]
         if recipe == Recipe() and isinstance(tasks[0], OnLengths):
             recipe = string_recipe()
-        search, rates = _asked(lr)
+        search, rates = _search_and_rates(lr)
         members = tuple(
             Member(t, arch, seed=seed, data_seed=seed, lr=rate, weight_decay=weight_decay, base=base)
             for t in tasks
@@ -196,7 +196,7 @@ class Sweep:
         return cls(tuple(dict.fromkeys(members)), recipe, search=search)
 
 
-def _asked(lr: float | Sequence[float] | str | RateSearch) -> tuple[RateSearch | None, list[float]]:
+def _search_and_rates(lr: float | Sequence[float] | str | RateSearch) -> tuple[RateSearch | None, list[float]]:
     """The search and the rates that an `lr` asks for."""
     if isinstance(lr, RateSearch):
         return lr, [Member.lr]
@@ -319,12 +319,12 @@ def _layers(shape: str | tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], 
 def _rates(grid: _Grid, training: dict[str, object]) -> list[dict[str, float]]:
     choices = {}
     for key in RATES:
-        given = getattr(grid, key)
+        rates = getattr(grid, key)
         if key in training:
             _refuse_twice(grid, key)
-            given = checked(Rates, training[key], key, "[training]")
-        if given is not None:
-            choices[key] = list(dict.fromkeys(map(float, given if isinstance(given, tuple) else [given])))
+            rates = checked(Rates, training[key], key, "[training]")
+        if rates is not None:
+            choices[key] = list(dict.fromkeys(map(float, rates if isinstance(rates, tuple) else [rates])))
     return [dict(zip(choices, values, strict=True)) for values in itertools.product(*choices.values())]
 
 

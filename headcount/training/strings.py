@@ -102,19 +102,19 @@ class LetterStrings:
         ranges = [task.ranges[min(which, len(task.ranges) - 1)] for task in self.tasks]  # who has fewer: its last
         length = max(task.task.longest(high) for task, (_, high) in zip(self.tasks, ranges, strict=True))
         ids = torch.zeros((len(self.members), count, length), dtype=torch.int64, device=self.device)
-        targets, judged = torch.zeros_like(ids), torch.zeros_like(ids, dtype=torch.bool)
+        targets, loss_mask = torch.zeros_like(ids), torch.zeros_like(ids, dtype=torch.bool)
         for k, (task, member, lengths) in enumerate(zip(self.tasks, self.members, ranges, strict=True)):
             generator = self._generator(f"test {lengths}", member, number)
             strings = task.task.strings(count, lengths, generator=generator)
             own = slice(0, strings.ids.shape[1])
-            ids[k, :, own], targets[k, :, own], judged[k, :, own] = strings.ids, strings.targets, strings.judged
+            ids[k, :, own], targets[k, :, own], loss_mask[k, :, own] = strings.ids, strings.targets, strings.judged
         offset = torch.zeros(ids.shape[:2], dtype=torch.int64, device=self.device)
-        return StringBatch(ids, targets, judged, offset, judged.sum(dim=(1, 2)))
+        return StringBatch(ids, targets, loss_mask, offset, loss_mask.sum(dim=(1, 2)))
 
     def levels(self, means: Means) -> dict[str, Tensor]:
         """Loss and accuracy on fresh strings of the training lengths; who has all of them right may stop."""
-        found = means("0")
-        return {"level": found["loss"], "right": found["string_accuracy"] >= 1, **found}
+        metrics = means("0")
+        return {"level": metrics["loss"], "right": metrics["string_accuracy"] >= 1, **metrics}
 
     def columns(self, final: dict[str, list[float]], means: Means, curve: Curve) -> list[dict[str, object]]:
         """The level, loss and accuracies on the training lengths, on every range, and the curve of the first."""

@@ -88,16 +88,16 @@ def sweep(
     if lengths is not None:
         tasks: list[Any] = list(task) if isinstance(task, Sequence) else [task]
         task = [replace(one, length=n) for one in tasks for n in lengths]
-    asked = Sweep.of(task, archs, seeds, recipe or Recipe(), lr=lr, weight_decay=weight_decay, base=base)
+    spec = Sweep.of(task, archs, seeds, recipe or Recipe(), lr=lr, weight_decay=weight_decay, base=base)
     if start is not None:
-        asked = asked.started(start, shapes or {})
-    train = partial(run, asked, device=device, on_progress=on_progress, save=save, start=start)
+        spec = spec.started(start, shapes or {})
+    train = partial(run, spec, device=device, on_progress=on_progress, save=save, start=start)
     if store is not None:
         return train(Store.open(store, create=True))
     with TemporaryDirectory() as folder:
         study = train(Store.open(folder, create=True))
-        held = NetworksHeld.of(Path(folder), (row["run"] for row in study))
-        return replace(study, networks=held if held.files else None)
+        networks = NetworksHeld.of(Path(folder), (row["run"] for row in study))
+        return replace(study, networks=networks if networks.files else None)
 
 
 def run(
@@ -149,7 +149,7 @@ def run(
             progress.note(note)
         return trained
 
-    def share(left: list[LeasedBank], leases: Leases, progress: Progress) -> None:
+    def distribute(left: list[LeasedBank], leases: Leases, progress: Progress) -> None:
         assert workers is not None
         shared = SharedBanks(store, replace(job, threads=torch.get_num_threads()), keep, leases, progress, left)
         shared.train(workers(), termination)
@@ -157,7 +157,7 @@ def run(
     with contextlib.ExitStack() as stack:
         heeds = checkpoint is not None or workers is not None
         termination = stack.enter_context(heeding_termination()) if heeds else Termination()
-        training = BankTraining(train_bank, keep, share=share if workers is not None else None)
+        training = BankTraining(train_bank, keep, share=distribute if workers is not None else None)
         spec = train_banks(asked, groups, store, training, on_progress=on_progress, take_over=take_over)
     study = store.study(spec)
     if save == "best":
@@ -305,14 +305,14 @@ def _lengths(member: Member, kind: str) -> int:
 
 def _fitting(members: list[Member], recipe: Recipe, kind: str) -> Iterator[list[Member]]:
     there = capacity(kind) if kind == "cpu" else MOST[kind]
-    bank, held = members[:1], Padded.of(members[0])
+    bank, padded = members[:1], Padded.of(members[0])
     for member in members[1:]:
-        grown = held.plus(member)
+        grown = padded.plus(member)
         if grown.wastes(PADDING[kind]) or _too_large(grown, recipe, kind, there):
             yield bank
             bank, grown = [], Padded.of(member)
         bank.append(member)
-        held = grown
+        padded = grown
     yield bank
 
 

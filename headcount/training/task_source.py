@@ -49,7 +49,7 @@ def _text(kind: type) -> bytes:
 
 def _imported(kinds: list[type]) -> list[Path]:
     """The files that the classes' own files import, and those import in turn, in the order of their names."""
-    found: dict[Path, str] = {}  # with the name of its module
+    modules: dict[Path, str] = {}  # with the name of its module
     first = set()
     for kind in kinds:
         try:
@@ -60,16 +60,16 @@ def _imported(kinds: list[type]) -> list[Path]:
         above = kind.__module__.count(".") + (file.name == "__init__.py")
         root = file.parents[min(above, len(file.parents) - 1)]
         if root.name not in INSTALLED:
-            _follow(file, kind.__module__, root, found)
-    return sorted(set(found) - first)
+            _follow(file, kind.__module__, root, modules)
+    return sorted(set(modules) - first)
 
 
-def _follow(file: Path, module: str, root: Path, found: dict[Path, str]) -> None:
+def _follow(file: Path, module: str, root: Path, modules: dict[Path, str]) -> None:
     waiting = [(file, module)]
     while waiting:
         file, module = waiting.pop()
-        if file not in found:
-            found[file] = module
+        if file not in modules:
+            modules[file] = module
             waiting += [(at, name) for name in _names(file, module) if (at := _file_of(name, root)) is not None]
 
 

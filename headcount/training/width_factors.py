@@ -64,12 +64,12 @@ class Widths:
                 f"a base of {self.base.depth} layers and {self.base.outputs} outputs has no factors for "
                 f"{arch.depth} layers and {arch.outputs} outputs: only widths may differ"
             )
-        mine, theirs = _sizes(arch), _sizes(self.base)
-        factors = {name: _factor(mine[name], theirs[name]) for name in mine}
+        sizes, base_sizes = _sizes(arch), _sizes(self.base)
+        factors = {name: _factor(sizes[name], base_sizes[name]) for name in sizes}
         for layer, ((_, head_dim), (_, least)) in enumerate(zip(arch.layers, self.base.layers, strict=True)):
             name, warmer = f"attention.{layer}.query", math.sqrt(least / head_dim)
-            found = factors[name]
-            factors[name] = Factor(found.rate * warmer, found.start * warmer, warmer)
+            factor = factors[name]
+            factors[name] = Factor(factor.rate * warmer, factor.start * warmer, warmer)
         return factors
 
 
@@ -91,10 +91,10 @@ def stacked_factors(
     return rate, start
 
 
-def _factor(mine: tuple[int, int], base: tuple[int, int]) -> Factor:
-    (inputs, outputs), (fewer, least) = mine, base
-    share = fewer / inputs
-    return Factor(share, math.sqrt(share) if outputs == least else 1.0)
+def _factor(size: tuple[int, int], base: tuple[int, int]) -> Factor:
+    (inputs, outputs), (fewer, least) = size, base
+    ratio = fewer / inputs
+    return Factor(ratio, math.sqrt(ratio) if outputs == least else 1.0)
 
 
 def _sizes(arch: Architecture) -> dict[str, tuple[int, int]]:

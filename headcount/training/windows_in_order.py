@@ -81,8 +81,8 @@ class WindowsInOrder:
 
     def held_out(self, part: str) -> Iterator[WindowBatch]:
         """The held-out windows of a source, or all, a few at a time."""
-        held = self.held if part == EVERY else self.held[self.groups[part].to(self.held.device)]
-        for some in held.split(AT_ONCE):
+        windows = self.held if part == EVERY else self.held[self.groups[part].to(self.held.device)]
+        for some in windows.split(AT_ONCE):
             yield WindowBatch(some.expand(len(self.which), *some.shape))
 
     def levels(self, means: Means) -> dict[str, Tensor]:

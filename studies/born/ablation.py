@@ -31,9 +31,9 @@ def main() -> None:
     name = "tiny" if options.tiny else "small" if options.cpu_small else "full"
     setting = {"tiny": TINY, "small": SMALL, "full": AblationSetting()}[name]
     tasks = ("UR", "UL") if options.cpu_small else tuple(options.tasks.split(","))
-    began, made = time.perf_counter(), environment(options.device, "bank")
+    began, machine = time.perf_counter(), environment(options.device, "bank")
     rows = ablation(setting, tasks, device=options.device)
-    about = {"device": made["device"], "torch": made["torch"], "date": today(), "steps": setting.steps}
+    about = {"device": machine["device"], "torch": machine["torch"], "date": today(), "steps": setting.steps}
     sizes = {"embed_dim": setting.embed_dim, "layers": setting.depth, "lengths": list(setting.lengths)}
     seconds = round(time.perf_counter() - began, 1)
     written(options.out, {**stored(options.out), name: {"rows": rows, **about, **sizes, "seconds": seconds}})

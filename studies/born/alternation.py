@@ -45,9 +45,9 @@ def main() -> None:
     longer = "" if setting.steps == NARROW.steps else f"_{setting.steps}"
     part = data.setdefault(f"narrow{longer}", {}) if options.narrow else data
     wide, steps = setting.embed_dim, setting.steps
-    kept = [row for row in part.get("rows", []) if row["embed_dim"] == wide and row["steps"] >= steps]
-    rows, before, began = list(kept), part.get("seconds", 0.0) if kept else 0.0, time.perf_counter()
-    for todo in missing(setting, kept):
+    known = [row for row in part.get("rows", []) if row["embed_dim"] == wide and row["steps"] >= steps]
+    rows, before, began = list(known), part.get("seconds", 0.0) if known else 0.0, time.perf_counter()
+    for todo in missing(setting, known):
         rows += [_short(row) for row in by_depth(todo, device=options.device, precision=options.precision)]
         rows.sort(key=lambda row: (row["depth"], row["blocks"], row["lr"], row["seed"]))
         part |= {"rows": rows, **_about(setting, options), "seconds": round(before + time.perf_counter() - began, 1)}
@@ -90,8 +90,8 @@ def _options() -> argparse.Namespace:
 
 
 def _about(setting: AlternationSetting, options: argparse.Namespace) -> dict[str, Any]:
-    made = environment(options.device, "bank")
-    about = {"device": made["device"], "torch": made["torch"], "date": today(), "precision": options.precision}
+    machine = environment(options.device, "bank")
+    about = {"device": machine["device"], "torch": machine["torch"], "date": today(), "precision": options.precision}
     sizes = {"steps": setting.steps, "batch": setting.batch, "embed_dim": setting.embed_dim, "lrs": list(setting.lrs)}
     return about | sizes
 

@@ -35,10 +35,10 @@ def main() -> None:
     for name in options.settings.split(","):
         setting = tiny(SETTINGS[name]) if options.tiny else SETTINGS[name]
         setting = replace(setting, steps=options.steps) if options.steps else setting
-        kept = table.get(name, {}).get("rows", [])
-        done = {row["code"] for row in kept if row["steps"] >= setting.steps}
+        known = table.get(name, {}).get("rows", [])
+        done = {row["code"] for row in known if row["steps"] >= setting.steps}
         todo = [code for code in options.tasks.split(",") if code not in done]
-        rows, began = [row for row in kept if row["code"] not in todo], time.perf_counter()
+        rows, began = [row for row in known if row["code"] not in todo], time.perf_counter()
         made = environment(options.device, "bank")
         about = {"device": made["device"], "torch": made["torch"], "date": today(), "seeds": len(setting.seeds)}
         sizes = {"steps": setting.steps, "batch": setting.batch, "lr": setting.lr, "precision": options.precision}

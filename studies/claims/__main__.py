@@ -21,21 +21,21 @@ SMALL = {"steps": 64, "samples": 2048, "seeds": 2}
 
 
 def main() -> None:
-    asked = _arguments()
-    file: Path = asked.out / "claims_trained.json"
-    asked.out.mkdir(parents=True, exist_ok=True)
+    options = _arguments()
+    file: Path = options.out / "claims_trained.json"
+    options.out.mkdir(parents=True, exist_ok=True)
     known = stored(file)
-    more = {**(SMALL if asked.small else {}), "device": asked.device}
+    more = {**(SMALL if options.small else {}), "device": options.device}
     forms = {name: replace(form, **more) for name, form in FORMS.items()}
-    cases = drawn_cases(3 if asked.small else asked.each)
-    setup = {"seed": SEED, "each": asked.each, "batch": BATCH, **asdict(forms["rows"])}
-    known["about"] = {"date": today(), **setup, **environment(asked.device, "bank")}
-    left = list(_left(cases, known, again=asked.again))
-    end = time.perf_counter() + asked.seconds
-    with ProcessPoolExecutor(asked.jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+    cases = drawn_cases(3 if options.small else options.each)
+    setup = {"seed": SEED, "each": options.each, "batch": BATCH, **asdict(forms["rows"])}
+    known["about"] = {"date": today(), **setup, **environment(options.device, "bank")}
+    left = list(_left(cases, known, again=options.again))
+    end = time.perf_counter() + options.seconds
+    with ProcessPoolExecutor(options.jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
         running: dict[Future[Row], tuple[str, Case]] = {}
         while (left or running) and time.perf_counter() < end:
-            while left and len(running) < asked.jobs:
+            while left and len(running) < options.jobs:
                 form, case = left.pop(0)
                 running[pool.submit(learned, case, forms[form])] = form, case
             for job in wait(running, timeout=1, return_when=FIRST_COMPLETED).done:

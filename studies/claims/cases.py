@@ -76,15 +76,15 @@ class Case:
 
 def drawn_cases(each: int = EACH, seed: int = SEED) -> list[Case]:
     """The first `each` cases of the study of both verdicts, in the order in which they were drawn."""
-    wanted = {number: said for said, numbers in DRAWN.items() for number in numbers[:each]}
-    found = []
+    wanted = {number: verdict for verdict, numbers in DRAWN.items() for number in numbers[:each]}
+    cases = []
     for number, (task, shape) in zip(range(max(wanted) + 1), _drawn(random.Random(seed)), strict=False):
         if number in wanted:
             reference = _generous(*next(size for size, own in REFERENCES.items() if number in own))
             sized = same_size(shape, reference, task.token_dim)
             least = replace(sized, width=max(sized.width, WIDTH))  # a shape larger than its reference is not starved
-            found.append(Case(number, task, least, reference, wanted[number], predict(task, shape)))
-    return found
+            cases.append(Case(number, task, least, reference, wanted[number], predict(task, shape)))
+    return cases
 
 
 def _drawn(rng: random.Random) -> Iterator[tuple[Lookups, Architecture]]:

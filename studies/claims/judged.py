@@ -84,8 +84,8 @@ def _bound_from(case: Case) -> int | None:
             for r in parts
             if 1 < r.rank <= length
         ]
-        found = [*([pair] if any(r.order == 2 for r in parts) else []), *ranks]
-        if any(value > 1 for value in found):
+        exponents = [*([pair] if any(r.order == 2 for r in parts) else []), *ranks]
+        if any(value > 1 for value in exponents):
             return length
     return None
 
@@ -130,8 +130,8 @@ def agreement(
 def table(rows: dict[str, Row]) -> str:
     """The count in a few lines."""
     own, lines = list(rows.values()), []
-    for said in ("cheap", "costly", None):
-        best, median_ = (agreement(own, by, said) for by in ("best", "median"))
-        lines.append(f"{said or 'both':8} by best {best[0]} of {best[1]}, by median {median_[0]} of {median_[1]}")
+    for verdict in ("cheap", "costly", None):
+        best, median_ = (agreement(own, by, verdict) for by in ("best", "median"))
+        lines.append(f"{verdict or 'both':8} by best {best[0]} of {best[1]}, by median {median_[0]} of {median_[1]}")
     left = sum(not learnt(row) for row in own)
     return "\n".join([*lines, f"{left} of {len(own)} cases left out: their references did not learn"])

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from headcount.files import whole
+from headcount.files import atomic_write
 from studies.claims.judged import LEARNED, NEAR, Row, agreement, confirmed, learnt, near
 from studies.stored import written
 
@@ -70,9 +70,9 @@ def _counts(rows: list[Row]) -> Iterable[str]:
     yield "| claims | as drawn, by best | by median | today, by best | by median |"
     yield "|---|---:|---:|---:|---:|"
     steep = (f"costly from exponent {STEEP:g} on", "costly", STEEP)
-    for name, said, least in (("cheap", "cheap", 0.0), ("costly", "costly", 0.0), steep, ("all", None, 0.0)):
-        found = [agreement(rows, by, said, least, when) for when in ("said", "now") for by in WAYS]
-        yield f"| {name} | {' | '.join(f'{right} of {number}' for right, number in found)} |"
+    for name, verdict, least in (("cheap", "cheap", 0.0), ("costly", "costly", 0.0), steep, ("all", None, 0.0)):
+        agreements = [agreement(rows, by, verdict, least, when) for when in ("said", "now") for by in WAYS]
+        yield f"| {name} | {' | '.join(f'{right} of {number}' for right, number in agreements)} |"
 
 
 def _verdict(row: Row) -> str:
@@ -109,7 +109,7 @@ def _ratio(row: Row, by: str) -> float:
 
 def _seen_again(row: Row, data: dict[str, Any]) -> list[str]:
     """What the other forms of training say, where they were run."""
-    found = []
+    reasons = []
     for form, says in FORMS.items():
         other: Row | None = data.get(form, {}).get(row["case"])
         if other is None:
@@ -117,11 +117,11 @@ def _seen_again(row: Row, data: dict[str, Any]) -> list[str]:
         both = all(confirmed(other, by) for by in WAYS)
         now, then = (" and ".join(f"{_ratio(r, by):.2g}" for by in WAYS) for r in (other, row))
         word = "confirmed" if both else "still not confirmed"
-        found.append(f"{word} when trained {says}: {now} times the reference by best and median, {then} before")
+        reasons.append(f"{word} when trained {says}: {now} times the reference by best and median, {then} before")
         if both:
-            found.append("training was too short" if form == "longer" else "a finite size")
+            reasons.append("training was too short" if form == "longer" else "a finite size")
             break
-    return found
+    return reasons
 
 
 def _seen(row: Row) -> list[str]:
@@ -129,21 +129,21 @@ def _seen(row: Row) -> list[str]:
     apart = {"shape": median(row["nmse"]) / min(row["nmse"])}
     apart["reference"] = median(row["reference_nmse"]) / min(row["reference_nmse"])
     wider = max(apart, key=lambda name: apart[name])
-    found = []
+    reasons = []
     if confirmed(row, "best") != confirmed(row, "median") and apart[wider] > 1.5:
-        found.append(f"half of the {wider}'s seeds have not settled: the median is {apart[wider]:.2g} times the best")
+        reasons.append(f"half of the {wider}'s seeds have not settled: the median is {apart[wider]:.2g} times the best")
     if row["now"] == "costly" and row["exponent"] <= STEEP:
-        found.append(
+        reasons.append(
             f"a finite size: at exponent {row['exponent']:g} the price has hardly parted from that of a cheap shape"
         )
     if row["bound_from"] and row["now"] == "costly":
-        found.append(f"the proved bounds of one layer say nothing before length {row['bound_from']}")
+        reasons.append(f"the proved bounds of one layer say nothing before length {row['bound_from']}")
     ratios = [_ratio(row, by) for by in WAYS]
-    if row["now"] == "cheap" and not found and max(ratios) <= NEAR[1]:
-        found.append(f"near the border: {ratios[0]:.2g} and {ratios[1]:.2g} times the reference, where 5 are allowed")
+    if row["now"] == "cheap" and not reasons and max(ratios) <= NEAR[1]:
+        reasons.append(f"near the border: {ratios[0]:.2g} and {ratios[1]:.2g} times the reference, where 5 are allowed")
     if row["limit"] == "aggregation" and row["now"] == "cheap":
-        return found
-    return found or ["not known: neither seeds nor exponent tell"]
+        return reasons
+    return reasons or ["not known: neither seeds nor exponent tell"]
 
 
 def _again(data: dict[str, Any]) -> str:
@@ -184,7 +184,7 @@ def main(file: str | None = None) -> None:
             for name, row in data.get(form, {}).items():
                 row.update(stated(cases[name]))
         written(DATA, data)
-    with whole(PAGE) as scratch:
+    with atomic_write(PAGE) as scratch:
         scratch.write_text(page(json.loads(DATA.read_text(encoding="utf-8"))), encoding="utf-8")
     print(PAGE)
 

@@ -86,7 +86,7 @@ def _shrink() -> None:
 
 
 def _run(reproduction: Reproduction, setting: Setting, out: Path, part: str = "") -> None:
-    def whole() -> None:
+    def measure() -> None:
         record = reproduction.measure(setting)
         if part:  # the package trains no images and no text: say who did
             door = f"python -m studies.head_count {part} --out OUT"
@@ -95,7 +95,7 @@ def _run(reproduction: Reproduction, setting: Setting, out: Path, part: str = ""
         for line in outcome_lines(record, reproduction):
             _say(line)
 
-    _guard(reproduction.name, whole)
+    _guard(reproduction.name, measure)
 
 
 def _guard(name: str, work: Callable[[], None]) -> None:

@@ -50,7 +50,7 @@ class Accuracies:
         self, epochs: int, kept: Journal, setup: dict[str, Any], deadline: Deadline
     ) -> tuple[dict[str, dict[tuple[int, int], list[float]]], tuple[str, ...]]:
         """Cells by table, each trained or found again, and a note on those for which there was no time."""
-        found: dict[str, dict[tuple[int, int], list[float]]] = {}
+        tables: dict[str, dict[tuple[int, int], list[float]]] = {}
         skipped = []
         for column, heads in self._cells():
             cell = kept.find(of := {"cell": [column, heads], **setup})
@@ -60,12 +60,12 @@ class Accuracies:
             if cell is None:
                 kept.add(of, cell := self._train(column, heads, epochs))
             for title, values in cell.items():
-                found.setdefault(title, {})[heads, column] = values
-        if not found:
+                tables.setdefault(title, {})[heads, column] = values
+        if not tables:
             raise ValueError(
                 f"{deadline.seconds:g} s passed before the first network could be trained: allow more time"
             )
-        return found, (f"not trained for lack of time: {skipped}",) if skipped else ()
+        return tables, (f"not trained for lack of time: {skipped}",) if skipped else ()
 
     def _cells(self) -> Iterator[tuple[int, int]]:
         return ((column, heads) for column in self.columns for heads in self.heads)

@@ -67,27 +67,27 @@ def mine(
     Queries are split, not pairs: a query whose right passages fell on both sides would leak.
     """
     texts: dict[str, int] = {}
-    queries, candidates, held = [], [], []
-    for found in (_mine(c, embed, most, pairs) for c in collections):
-        for query, passages in found:
+    queries, candidates, validation = [], [], []
+    for mined in (_mine(c, embed, most, pairs) for c in collections):
+        for query, passages in mined:
             queries.append(texts.setdefault("query: " + query, len(texts)))
             candidates.append([texts.setdefault(p, len(texts)) for p in passages])
-            held.append(zlib.crc32(f"{seed}:{query}".encode()) % 10 == 0)
+            validation.append(zlib.crc32(f"{seed}:{query}".encode()) % 10 == 0)
     if not queries:
         raise ValueError(f"no query has a right passage and {most - 1} others: give a larger collection")
     vectors = embed([t.removeprefix("query: ") for t in texts])
     scales = np.abs(vectors).max(axis=1).clip(1e-9) / 127
     rounded = np.round(vectors / scales[:, None]).astype(np.int8)
     return CandidateSets(
-        rounded, scales.astype(np.float32), np.array(queries), np.array(candidates), np.array(held), words
+        rounded, scales.astype(np.float32), np.array(queries), np.array(candidates), np.array(validation), words
     )
 
 
 def _mine(collection: Collection, embed: Embed, most: int, pairs: int | None) -> list[tuple[str, list[str]]]:
     chosen = collection.pairs[:pairs]
-    asked = list(dict.fromkeys(q for q, _ in chosen))
+    query_ids = list(dict.fromkeys(q for q, _ in chosen))
     ids = list(collection.passages)
-    wrong = _hard_negatives(collection, asked, ids, embed, most - 1)
+    wrong = _hard_negatives(collection, query_ids, ids, embed, most - 1)
     right_text = collection.passages
     return [
         (collection.queries[q], [right_text[p], *(right_text[ids[n]] for n in wrong[q][: most - 1])])
@@ -97,18 +97,18 @@ def _mine(collection: Collection, embed: Embed, most: int, pairs: int | None) ->
 
 
 def _hard_negatives(
-    collection: Collection, asked: list[str], ids: list[str], embed: Embed, count: int
+    collection: Collection, query_ids: list[str], ids: list[str], embed: Embed, count: int
 ) -> dict[str, list[int]]:
-    texts = [collection.queries[q] for q in asked]
+    texts = [collection.queries[q] for q in query_ids]
     bags = bm25(list(collection.passages.values()))
     passages, queries = (_unit(embed(t)) for t in (list(collection.passages.values()), texts))
     out = {}
-    for q, text, query in zip(asked, texts, queries, strict=True):
+    for q, text, query in zip(query_ids, texts, queries, strict=True):
         barred = set(collection.relevant[q]) | collection.doubtful.get(q, frozenset())
         wanted = 2 * count + len(barred)
         by_words, by_vectors = (_best(scores, wanted) for scores in (bags(text), passages @ query))
-        kept = [[n for n in order if ids[n] not in barred] for order in (by_words, by_vectors)]
-        mixed = dict.fromkeys(n for pair in zip(*kept, strict=False) for n in pair)  # in turns: half of each kind
+        allowed = [[n for n in order if ids[n] not in barred] for order in (by_words, by_vectors)]
+        mixed = dict.fromkeys(n for pair in zip(*allowed, strict=False) for n in pair)  # in turns: half of each kind
         out[q] = list(mixed)[:count]
     return out
 

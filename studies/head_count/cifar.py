@@ -44,10 +44,10 @@ def run(setting: Setting, size: ImageGrid | None = None) -> Measured:
     epochs = both.epochs(deadline, most=size.epochs, least=2)
     setup = asdict(size) | {"epochs": epochs, "pixels": pixels, "head_dim": 16, "layers": 4, "patch": 4, "lr": LR}
     setup |= {"varied_lr": OTHER_LR, "dropout": 0, "weight_decay": DECAY}
-    found, notes = both.measure(epochs, Journal(setting.folder / "cifar.jsonl"), setup, deadline)
-    whole = size.images >= FULL.images
-    reduced = "" if whole else f"{size.images} of 50,000 images, {epochs} epochs"
-    return Measured(found, (), setup, notes, reduced)
+    tables, notes = both.measure(epochs, Journal(setting.folder / "cifar.jsonl"), setup, deadline)
+    full_size = size.images >= FULL.images
+    reduced = "" if full_size else f"{size.images} of 50,000 images, {epochs} epochs"
+    return Measured(tables, (), setup, notes, reduced)
 
 
 def _shape(heads: int, data: OnCanvas) -> MarkedShape:

@@ -249,13 +249,13 @@ class LabelledExamples:
     def columns(self, final: dict[str, list[float]], means: Means, curve: Curve) -> list[dict[str, object]]:
         """The accuracy on what was trained on, and on what was not."""
         both = zip(*(means(part)["accuracy"].tolist() for part in ("training", "validation")), strict=True)
-        return [{"train_accuracy": seen, "accuracy": unseen} for seen, unseen in both]
+        return [{"train_accuracy": trained, "accuracy": held_out} for trained, held_out in both]
 
 
 def encoder_members(shape: MarkedShape, rates: Sequence[tuple[int, float]]) -> list[Member]:
     """A network for every (seed, learning rate)."""
-    given = Given("labelled examples", len(shape.marks), shape.features)
-    return [Member(given, shape, seed=seed, lr=lr, weight_decay=DECAY) for seed, lr in rates]
+    task = Given("labelled examples", len(shape.marks), shape.features)
+    return [Member(task, shape, seed=seed, lr=lr, weight_decay=DECAY) for seed, lr in rates]
 
 
 def accuracies(
@@ -263,8 +263,8 @@ def accuracies(
 ) -> tuple[list[float], list[float]]:
     """Train the members together; the accuracy of each on what it saw, and on what it did not."""
     outcome = train(members, _recipe(data, epochs, batch), device=device, data=partial(LabelledExamples, data, unseen))
-    seen, other = ([row.get(name, 0.0) for row in outcome.rows] for name in ("train_accuracy", "accuracy"))
-    return seen, other
+    trained, held_out = ([row.get(name, 0.0) for row in outcome.rows] for name in ("train_accuracy", "accuracy"))
+    return trained, held_out
 
 
 def _recipe(data: Examples, epochs: int, batch: int) -> Recipe:

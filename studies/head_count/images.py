@@ -142,9 +142,9 @@ class OnCanvas:
         """Patches (models, batch, tokens, features) and labels."""
         corner = self.corner.gather(1, rows[..., None].expand(-1, -1, 2))
         down, across = ((self.line - corner[..., axis, None]).clamp(0, SIDE - 1) for axis in (0, 1))
-        whole = self.pixels[rows[..., None, None], down[..., :, None], across[..., None, :]]
+        canvas = self.pixels[rows[..., None, None], down[..., :, None], across[..., None, :]]
         cut = self.canvas // self.patch
-        grid = whole.view(*rows.shape, cut, self.patch, cut, self.patch, 3).transpose(3, 4)
+        grid = canvas.view(*rows.shape, cut, self.patch, cut, self.patch, 3).transpose(3, 4)
         patches = grid.reshape(*rows.shape, cut * cut, self.patch**2 * 3)
         return (patches.float() - MEAN) / SPREAD, self.labels[rows]
 

@@ -38,10 +38,10 @@ def read_collections(folder: Path | None) -> list[Collection]:
     for place in (folder, folder / "msmarco"):
         if (place / "collection.tsv").exists():
             return [read_msmarco(place)]
-    found = [_read_packed(folder / where, read) for where, read in PACKED.items() if (folder / where).exists()]
-    if not found:
+    packed = [_read_packed(folder / where, read) for where, read in PACKED.items() if (folder / where).exists()]
+    if not packed:
         raise FileNotFoundError(f"no text collection in {folder}: {GET}")
-    return found
+    return packed
 
 
 def read_msmarco(folder: Path, part: str = "train", limit: int | None = None) -> Collection:

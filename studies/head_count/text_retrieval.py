@@ -76,20 +76,24 @@ def run(setting: Setting, size: TextGrid | None = None) -> Measured:
     size = size or (QUICK if setting.quick else FULL if setting.seconds is None else BUDGETED)
     deadline, device = Deadline(setting.seconds), setting.device
     sets = candidate_sets(setting.data, most=max(size.candidates), pairs=size.sets if setting.quick else None)
-    seen = _first(~sets.validation, size.sets)
+    training = _first(~sets.validation, size.sets)
     both = Accuracies(
         TABLE_6, TABLE_7, size.candidates, size.heads, size.seeds, size.batch,
-        data=lambda count: TextSets(sets, seen, count, device),
+        data=lambda count: TextSets(sets, training, count, device),
         held_out=lambda count: TextSets(sets, sets.validation, count, device),
         shape=_shape, device=device,
     )  # fmt: skip
     epochs = both.epochs(deadline, most=size.epochs, least=5, setting_up=0.7)
-    setup = asdict(size) | {"epochs": epochs, "sets": int(seen.sum()), "validation_sets": int(sets.validation.sum())}
+    setup = asdict(size) | {
+        "epochs": epochs,
+        "sets": int(training.sum()),
+        "validation_sets": int(sets.validation.sum()),
+    }
     setup |= {"vectors": sets.words, "head_dim": 32, "layers": 2, "lr": LR, "varied_lr": OTHER_LR}
-    found, notes = both.measure(epochs, Journal(setting.folder / "text.jsonl"), setup, deadline)
-    whole = int(seen.sum()) >= QUERIES and epochs >= FULL.epochs
-    reduced = "" if whole else f"{int(seen.sum())} of {QUERIES:,} training queries, {counted(epochs, 'epoch')}"
-    return Measured(found, _claims(found[TABLE_6.title]), setup, notes, reduced)
+    tables, notes = both.measure(epochs, Journal(setting.folder / "text.jsonl"), setup, deadline)
+    full_size = int(training.sum()) >= QUERIES and epochs >= FULL.epochs
+    reduced = "" if full_size else f"{int(training.sum())} of {QUERIES:,} training queries, {counted(epochs, 'epoch')}"
+    return Measured(tables, _claims(tables[TABLE_6.title]), setup, notes, reduced)
 
 
 def law_of(cells: Mapping[tuple[int, int], Sequence[float]]) -> tuple[ErrorLaw, ErrorLaw]:
@@ -102,9 +106,9 @@ def _claims(cells: Mapping[tuple[int, int], Sequence[float]]) -> tuple[Stated, .
     says = f"training errors follow c T^b exp(a h / T^d), a = {RATE}, d = {DELTA}, at h = 2, 4, 6, 8"
     if sum(h in FITTED and mean(v) < 1 for (h, _), v in cells.items()) < 8:
         return ()
-    free, theirs = law_of(cells)
+    free, published = law_of(cells)
     holds = free.rate < 0 and free.delta >= 0 and free.gap < 0.35
-    return (Stated(says, f"free fit {free}; with the published a and d the gap is {theirs.gap:.3f}", holds),)
+    return (Stated(says, f"free fit {free}; with the published a and d the gap is {published.gap:.3f}", holds),)
 
 
 def candidate_sets(folder: Path | None, most: int, pairs: int | None = None) -> CandidateSets:

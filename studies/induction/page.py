@@ -56,7 +56,7 @@ def _stages(data: Data) -> Passage:
                 | {"share of {1,2}": row["shares"]["1,2"], "published share": published[SHARE.title]}
                 | {"scale": row["scale"], "published scale": published[SCALE.title], "own lags": row["own"]}
             )
-    turned = data["in_turn"]
+    in_turn = data["in_turn"]
     astray = max((row for row in rows if row["step"] >= 5), key=lambda row: row["shares"][""])
     words = (
         (
@@ -65,8 +65,8 @@ def _stages(data: Data) -> Passage:
         ),
         (
             f"Trained strictly one group after the other the end is the same: the selector alone reaches a share of "
-            f"{turned[2]['shares']['1,2']:.4f}, the heads then move by {turned[3]['own'][0] - 3:.4f}, and the scale "
-            f"takes the loss from {turned[3]['loss']:.3f} to {turned[4]['loss']:.3f}."
+            f"{in_turn[2]['shares']['1,2']:.4f}, the heads then move by {in_turn[3]['own'][0] - 3:.4f}, and the scale "
+            f"takes the loss from {in_turn[3]['loss']:.3f} to {in_turn[4]['loss']:.3f}."
         ),
         (
             f"At rate 1 this is descent, not flow: at step {astray['step']} the empty set holds "
@@ -94,7 +94,7 @@ def _to_the_end(part: Data) -> Passage:
     table = [_medians([row for row in rows if row["step"] == step]) for step in steps]
     cells, end = {(row["seed"], row["step"]): row for row in rows}, table[-1]
     ended = [(cells[seed, 500], cells[seed, end["step"]]) for seed in seeds if (seed, end["step"]) in cells]
-    turned = [max(row["own"][0] for row in rows if row["seed"] == last["seed"]) for _, last in ended]
+    peaks = [max(row["own"][0] for row in rows if row["seed"] == last["seed"]) for _, last in ended]
     own, printed = (", ".join(f"{w:.3f}" for w in weights) for weights in (end["own lags"], OWN_LAGS))
     words = (
         (
@@ -104,7 +104,7 @@ def _to_the_end(part: Data) -> Passage:
         (
             f"After step 500 the loss falls by {median(a['loss'] - b['loss'] for a, b in ended):.4f} only, while the "
             f"scale goes on from {median(a['scale'] for a, _ in ended):.2f} to {end['scale']:.2f}. The first head's "
-            f"own-lag weight is {median(turned):.2f} at its largest and {end['own lags'][0]:.2f} at the end; the third "
+            f"own-lag weight is {median(peaks):.2f} at its largest and {end['own lags'][0]:.2f} at the end; the third "
             f"head's has moved by {max(abs(row['own'][2] - 3) for row in rows):.1e} at most."
         ),
     )
@@ -120,13 +120,13 @@ def _others(data: Data) -> Passage:
     for name, digits in (("to_the_end", "float32"), ("in_double", "float64")):
         for row in data.get(name, {}).get("rows", []):
             if row["step"] in LATE:
-                lags, share = max(((k, v) for k, v in row["shares"].items() if k != "1,2"), key=lambda cell: cell[1])
+                lags, weight = max(((k, v) for k, v in row["shares"].items() if k != "1,2"), key=lambda cell: cell[1])
                 line = {"numbers": digits, "seed": row["seed"], "step": row["step"], "next set": f"{{{lags}}}"}
-                table.append(line | {"its share": share, "share of {1,2}": row["shares"]["1,2"], "loss": row["loss"]})
+                table.append(line | {"its share": weight, "share of {1,2}": row["shares"]["1,2"], "loss": row["loss"]})
     table.sort(key=lambda line: (line["numbers"], line["seed"], line["step"]))
     back = {(line["numbers"], line["seed"]) for line in table if line["its share"] > 0.01}
     tried = {(line["numbers"], line["seed"]) for line in table}
-    seen = " and ".join(
+    tally = " and ".join(
         f"{sum(kind == digits for kind, _ in back)} of {sum(kind == digits for kind, _ in tried)} seeds in {digits}"
         for digits in dict.fromkeys(kind for kind, _ in sorted(tried))
     )
@@ -135,7 +135,7 @@ def _others(data: Data) -> Passage:
             "The published run shows a share of {1,2} that stays at 1. A small coefficient is multiplied by a factor "
             "at every step, so a set that helps the training loss a little at the end grows again from any size. In "
             "float32 it does so only where it has not come down to the smallest numbers there are, which no step "
-            f"changes any more. Another set holds more than 0.01 in {seen}."
+            f"changes any more. Another set holds more than 0.01 in {tally}."
         ),
     )
     return Passage("Does another set come back?", words, (), tuple(table))

@@ -135,16 +135,16 @@ def main() -> None:
     parser.add_argument("--full", action="store_true", help="the full model for longer")
     parser.add_argument("--out", type=Path, default=DATA / "induction.json")
     options = parser.parse_args()
-    kept = stored(options.out)
+    known = stored(options.out)
     if options.long:
-        longer(kept.get("to_the_end", {}), lambda part: _write(options.out, kept | {"to_the_end": part}))
+        longer(known.get("to_the_end", {}), lambda part: _write(options.out, known | {"to_the_end": part}))
     elif options.double:
-        save = lambda part: _write(options.out, kept | {"in_double": part})  # noqa: E731
-        longer(kept.get("in_double", {}), save, ends=(20000, 50000), dtype=torch.float64)
+        save = lambda part: _write(options.out, known | {"in_double": part})  # noqa: E731
+        longer(known.get("in_double", {}), save, ends=(20000, 50000), dtype=torch.float64)
     elif options.full:
-        full_longer(kept.get("full_longer", {}), lambda part: _write(options.out, kept | {"full_longer": part}))
+        full_longer(known.get("full_longer", {}), lambda part: _write(options.out, known | {"full_longer": part}))
     else:
-        _write(options.out, measured() | {name: kept[name] for name in LONGER if name in kept})
+        _write(options.out, measured() | {name: known[name] for name in LONGER if name in known})
     print(f"So: {options.out.name} is written; `make docs` draws the page.")
 
 

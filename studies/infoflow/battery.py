@@ -109,14 +109,14 @@ def battery(length: int = 32, width: int = 128) -> dict[str, list[Entry]]:
 
 def entries(groups: Sequence[Group], width: int) -> dict[str, list[Entry]]:
     """The cells of every group, its reference first, all of one size."""
-    made: dict[str, list[Entry]] = {}
+    cells: dict[str, list[Entry]] = {}
     for name, task, reference, positions, others in groups:
         like = _shape(reference, positions, task, width)
-        made[name] = [Entry(f"{name}: {reference}{_with(positions)}", task, like)]
+        cells[name] = [Entry(f"{name}: {reference}{_with(positions)}", task, like)]
         for layers, places in others:
             arch = same_size(_shape(layers, places, task, width), like, task.token_dim)
-            made[name].append(Entry(f"{name}: {layers}{_with(places)}", task, arch))
-    return made
+            cells[name].append(Entry(f"{name}: {layers}{_with(places)}", task, arch))
+    return cells
 
 
 def _triangles(width: int) -> Iterator[Entry]:

@@ -98,8 +98,8 @@ def held_out(width: int = 128) -> dict[str, list[Entry]]:
 
 def agreement(rows: Rows) -> dict[str, Any]:
     """The count by best and by median over the groups whose reference learned, and the groups left out."""
-    kept, left = _by_learning(rows)
-    count = [row for row in kept if row["cell"] != row["reference"]]
+    learned, left = _by_learning(rows)
+    count = [row for row in learned if row["cell"] != row["reference"]]
     by_best = sum(row["agree"] for row in count)
     by_median = sum(row["agree_by_median"] for row in count)
     against = [row for row in count if not row["agree"]]
@@ -130,44 +130,46 @@ def judged_now(found: dict[str, Rows], width: int = 128) -> dict[str, Any]:
     """The agreement of what was trained with what `predict` says today, in cells whose shapes are those of the file."""
     rows = []
     for name, cells in held_out(width).items():
-        said = {cell.name: predict(cell.task, cell.arch).verdict for cell in cells}
-        now = [row | {"predicted": said[row["cell"]]} for row in found.get(name, [])]
+        verdicts = {cell.name: predict(cell.task, cell.arch).verdict for cell in cells}
+        now = [row | {"predicted": verdicts[row["cell"]]} for row in found.get(name, [])]
         agreed = [row | {"agree": (row["trained"] == "solved") == (row["predicted"] == "cheap")} for row in now]
         rows += with_medians(agreed) if agreed else []
     return agreement(rows)
 
 
 def main() -> None:
-    asked = _arguments()
-    if asked.judge:
-        table = stored(asked.out)
-        table["now"] = judged_now(table["groups"], asked.width) | {"date": today()}
-        written(asked.out, table)
+    options = _arguments()
+    if options.judge:
+        table = stored(options.out)
+        table["now"] = judged_now(table["groups"], options.width) | {"date": today()}
+        written(options.out, table)
         print(_line(table["now"]))
         return
-    found: dict[str, Rows] = stored(asked.out).get("groups", {})
-    groups = {k: tiny(c) if asked.tiny else c for k, c in held_out(asked.width).items() if k in (asked.only or [k])}
-    _train({k: c for k, c in groups.items() if k not in found}, asked.steps, found, asked)
-    again = [k for k in groups if found[k][0]["nmse"] > LEARNED and found[k][0]["steps"] == asked.steps]
-    _train({k: groups[k] for k in again}, LONGER * asked.steps, found, asked)
+    trained: dict[str, Rows] = stored(options.out).get("groups", {})
+    groups = {
+        k: tiny(c) if options.tiny else c for k, c in held_out(options.width).items() if k in (options.only or [k])
+    }
+    _train({k: c for k, c in groups.items() if k not in trained}, options.steps, trained, options)
+    again = [k for k in groups if trained[k][0]["nmse"] > LEARNED and trained[k][0]["steps"] == options.steps]
+    _train({k: groups[k] for k in again}, LONGER * options.steps, trained, options)
 
 
-def _train(groups: dict[str, list[Entry]], steps: int, found: dict[str, Rows], asked: argparse.Namespace) -> None:
+def _train(groups: dict[str, list[Entry]], steps: int, trained: dict[str, Rows], options: argparse.Namespace) -> None:
     """Train what is given and write what stands after every share."""
-    samples, batch = (64, 16) if asked.tiny else (asked.samples, asked.batch)
-    recipe = of_steps(4 if asked.tiny else steps, samples, batch, 16 if asked.tiny else 4096)
-    about = {"date": today(), "device": environment(asked.device, "bank")["device"], "steps": steps}
-    start, seeds = time.perf_counter(), 1 if asked.tiny else asked.seeds
-    for names, made in trained_shares(groups, recipe, seeds, asked.device, asked.jobs):
-        found |= {name: [about | row for row in with_medians(rows)] for name, rows in made.items()}
-        so_far = agreement([row for rows in found.values() for row in rows])
-        written(asked.out, {"agreement": so_far, "groups": found})
+    samples, batch = (64, 16) if options.tiny else (options.samples, options.batch)
+    recipe = of_steps(4 if options.tiny else steps, samples, batch, 16 if options.tiny else 4096)
+    about = {"date": today(), "device": environment(options.device, "bank")["device"], "steps": steps}
+    start, seeds = time.perf_counter(), 1 if options.tiny else options.seeds
+    for names, by_group in trained_shares(groups, recipe, seeds, options.device, options.jobs):
+        trained |= {name: [about | row for row in with_medians(rows)] for name, rows in by_group.items()}
+        so_far = agreement([row for rows in trained.values() for row in rows])
+        written(options.out, {"agreement": so_far, "groups": trained})
         print(f"{', '.join(names)}: {time.perf_counter() - start:.0f} s; so far {_line(so_far)}", flush=True)
 
 
-def _line(made: dict[str, Any]) -> str:
-    best, median, cells = made["by_best"], made["by_median"], made["cells"]
-    return f"{best} of {cells} agree by best, {median} by median, {len(made['unlearned'])} unlearned"
+def _line(agreed: dict[str, Any]) -> str:
+    best, median, cells = agreed["by_best"], agreed["by_median"], agreed["cells"]
+    return f"{best} of {cells} agree by best, {median} by median, {len(agreed['unlearned'])} unlearned"
 
 
 def _arguments() -> argparse.Namespace:

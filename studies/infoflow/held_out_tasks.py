@@ -46,8 +46,8 @@ class TwoHops:
         place = torch.full_like(letters[:, :1], self.length - 1)
         for _ in range(2):
             place = self._hop(letters, place)
-        found = letters.gather(1, place.clamp(min=0))[:, 0]
-        return torch.where(place[:, 0] >= 0, found.to(x.dtype) / (self.vocab - 1), torch.zeros_like(x[:, 0, 0]))
+        letter = letters.gather(1, place.clamp(min=0))[:, 0]
+        return torch.where(place[:, 0] >= 0, letter.to(x.dtype) / (self.vocab - 1), torch.zeros_like(x[:, 0, 0]))
 
     def _hop(self, letters: Tensor, place: Tensor) -> Tensor:
         """The place after the latest copy before `place` of the letter there; -1 where there is none."""

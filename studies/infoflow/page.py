@@ -92,11 +92,11 @@ def _held_out(table: Mapping[str, Any]) -> Row:
     rows = [row for group in table["groups"].values() for row in group if row["group"] not in agreed["unlearned"]]
     now = {(row["group"], row["cell"]) for row in table["now"]["against"]}
     against = [{**row, "still": (row["group"], row["cell"]) in now} for row in rows if not row["agree"]]
-    asked = [row for row in rows if row["cell"] != row["reference"]]
-    alone = [row for row in asked if row["warrant"] == "calculus"]
+    counted_rows = [row for row in rows if row["cell"] != row["reference"]]
+    alone = [row for row in counted_rows if row["warrant"] == "calculus"]
     return {
         **agreed,
-        "standards": {factor: _agreeing(asked, factor) for factor in FACTORS},
+        "standards": {factor: _agreeing(counted_rows, factor) for factor in FACTORS},
         "alone": (sum(row["agree"] for row in alone), len(alone)),
         "now": table["now"],
         "against": [row for row in against if row["cell"] != row["reference"]],
@@ -109,8 +109,8 @@ def _held_out(table: Mapping[str, Any]) -> Row:
 
 def _agreeing(rows: Sequence[Row], factor: float) -> int:
     """How many cells agree where solved means within this factor of the reference."""
-    found = [(solved(row["nmse"], row["nmse"] / row["ratio"], factor), row["predicted"] == "cheap") for row in rows]
-    return sum(trained == cheap for trained, cheap in found)
+    pairs = [(solved(row["nmse"], row["nmse"] / row["ratio"], factor), row["predicted"] == "cheap") for row in rows]
+    return sum(trained == cheap for trained, cheap in pairs)
 
 
 def _groups(rows: Sequence[Row], runs: Mapping[str, Any]) -> list[tuple[str, str, list[Row]]]:
@@ -162,12 +162,12 @@ def _once(table: Mapping[str, Any]) -> dict[str, Any]:
 
 def _with_ratios(rows: Sequence[Row]) -> list[Row]:
     """Every row with its NMSE relative to the (D,D) row of the same D: the published one, and ours by the best."""
-    found, full = [], None
+    with_ratios, full = [], None
     for row in rows:
         full = row if row["cell"].endswith("(D,D)") else full
         ratios = {f"{key} ratio": _ratio(row[key], full[key]) if full else None for key in ("published", "nmse")}
-        found.append({**row, **ratios})
-    return found
+        with_ratios.append({**row, **ratios})
+    return with_ratios
 
 
 def _ratio(one: float | None, other: float | None) -> float | None:
@@ -181,8 +181,8 @@ def _short_says(rows: Sequence[Row]) -> str:
         return ""
     worse = sum(row["nmse ratio"] > 1 for row in short)
     factor = median(row["nmse ratio"] for row in short)
-    theirs = [row["published ratio"] for row in short if row["published ratio"] is not None]
-    beside = f"; in the paper {sum(r > 1 for r in theirs)} of {len(theirs)} are" if theirs else ""
+    published = [row["published ratio"] for row in short if row["published ratio"] is not None]
+    beside = f"; in the paper {sum(r > 1 for r in published)} of {len(published)} are" if published else ""
     return (
         f"{worse} of the {len(short)} cells with a head too few are worse than (D,D), "
         f"the middle one by a factor of {_factor(factor)}{beside}."

@@ -46,11 +46,11 @@ def _line(cells: Sequence[Row]) -> Row:
 
 def _kinds(rows: Sequence[Row]) -> list[Row]:
     """(D,D) by activation, hidden units and rate, every D side by side."""
-    found: dict[tuple[Any, ...], Row] = {}
+    by_kind: dict[tuple[Any, ...], Row] = {}
     for row in rows:
         kind = {key: row[key] for key in ("activation", "width", "lr", "steps")}
-        found.setdefault(tuple(kind.values()), kind | {"by": {}})["by"][row["retrievals"]] = row
-    return list(found.values())
+        by_kind.setdefault(tuple(kind.values()), kind | {"by": {}})["by"][row["retrievals"]] = row
+    return list(by_kind.values())
 
 
 def by_draws(table: Mapping[str, Any]) -> Row:

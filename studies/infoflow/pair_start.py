@@ -62,21 +62,21 @@ def pair_start(task: PairMax, arch: Architecture, mean: float = 0.0, spread: flo
         net.encoder.outer.bias[one] = 1.0
         net.cls[one] = 1.0
         # Query and key carry the square root each, so that neither is more delicate than the other.
-        asked = [math.sqrt(b * math.sqrt(a.query.shape[1])) for b, a in zip(BETA, (first, last), strict=True)]
+        scales = [math.sqrt(b * math.sqrt(a.query.shape[1])) for b, a in zip(BETA, (first, last), strict=True)]
         squares = _Units(between)
         each = arch.width // (D * d)
         for i in range(D):
-            first.query[i, :d, x] = asked[0] * torch.eye(d, dtype=torch.float64)
-            first.key[i, :d, x], first.value[i, :d, x] = asked[0] * A[i].T, A[i].T
+            first.query[i, :d, x] = scales[0] * torch.eye(d, dtype=torch.float64)
+            first.key[i, :d, x], first.value[i, :d, x] = scales[0] * A[i].T, A[i].T
             first.value[i, d, norm[i]] = 1.0
             first.output[i, got[i], : d + 1] = torch.eye(d + 1, dtype=torch.float64)
             for j in range(d):
                 reach = 1.0 + float(A[i, :, j].norm())
                 squares.square({got[i].start + j: 1.0, j: 1.0}, score[i], reach, each, weight=0.5)
             # - (|u|^2 + 1) / 2 is linear: the class token's key and value read it beside the squares
-            last.query[i, 0, one] = asked[1]
-            last.key[i, 0, score[i]], last.value[i, 0, score[i]] = asked[1], 1.0
-            last.key[i, 0, got[i].stop - 1], last.value[i, 0, got[i].stop - 1] = -0.5 * asked[1], -0.5
+            last.query[i, 0, one] = scales[1]
+            last.key[i, 0, score[i]], last.value[i, 0, score[i]] = scales[1], 1.0
+            last.key[i, 0, got[i].stop - 1], last.value[i, 0, got[i].stop - 1] = -0.5 * scales[1], -0.5
             last.value[i, 0, one] = -0.5
             last.output[i, answer, 0] = 1.0
         _say(net, answer, mean, spread)
@@ -112,15 +112,15 @@ def smooth_pair_start(task: PairMax, arch: Architecture, mean: float = 0.0, spre
         eye = torch.eye(d, dtype=torch.float64)
         net.encoder.get_parameter("weight")[:d] = eye
         net.encoder.get_parameter("bias")[one] = net.cls[one] = 1.0
-        asked = [math.sqrt(SHARP * math.sqrt(a.query.shape[1])) for a in (first, last)]
+        scales = [math.sqrt(SHARP * math.sqrt(a.query.shape[1])) for a in (first, last)]
         products = _Units(between)
         for i in range(D):
             got = d * (i + 1)
-            first.query[i, :d, :d], first.key[i, :d, :d] = asked[0] * eye, asked[0] * A[i]
+            first.query[i, :d, :d], first.key[i, :d, :d] = scales[0] * eye, scales[0] * A[i]
             first.value[i, :d, :d], first.output[i, got : got + d, :d] = A[i], eye
             for j in range(d):
                 products.product(j, got + j, score[i])
-            last.query[i, 0, one], last.key[i, 0, score[i]] = asked[1], asked[1]
+            last.query[i, 0, one], last.key[i, 0, score[i]] = scales[1], scales[1]
             last.value[i, 0, score[i]], last.output[i, answer, 0] = 1.0, 1.0
         _say(net, answer, mean, spread)
     return net
@@ -160,9 +160,9 @@ class _Units:
     def product(self, one: int, other: int, output: int) -> None:
         """The product of two numbers by four GELU units, ((a + b)^2 - (a - b)^2) / 4, each square of two."""
         weight = math.sqrt(math.pi / 2) / 4 / SMALL**2
-        for sign, share in ((1.0, weight), (-1.0, -weight)):
-            for way in (SMALL, -SMALL):
-                self._add({one: way, other: sign * way}, 0.0, output, share)
+        for sign, signed_weight in ((1.0, weight), (-1.0, -weight)):
+            for slope in (SMALL, -SMALL):
+                self._add({one: slope, other: sign * slope}, 0.0, output, signed_weight)
 
     def square(self, inputs: dict[int, float], output: int, reach: float, units: int, weight: float = 1.0) -> None:
         """z^2 on [-reach, reach] by `units` units, half on either side, off by at most an eighth of a step squared.

@@ -81,15 +81,15 @@ def main() -> None:
         options.seeds, options.steps, options.late, options.search, options.near_steps = 1, 16, 8, 8, 8
         options.longest = 16
     table = stored(options.out)
-    kept = options.state is not None  # who keeps nothing may be ended at once
-    with heeding_termination() if kept else nullcontext(Termination()) as options.termination:
+    resumable = options.state is not None  # who keeps nothing may be ended at once
+    with heeding_termination() if resumable else nullcontext(Termination()) as options.termination:
         for part in options.parts.split(","):
             start = time.perf_counter()
-            made = PARTS[part](options, table)
-            made = {"seconds": round(time.perf_counter() - start, 1)} | made
-            made |= {"date": today(), **_where(options.device)}
+            result = PARTS[part](options, table)
+            result = {"seconds": round(time.perf_counter() - start, 1)} | result
+            result |= {"date": today(), **_where(options.device)}
             name = _named(part, options)
-            table[name] = made | {"rows": _joined(table.get(name, {}).get("rows", []), made)}
+            table[name] = result | {"rows": _joined(table.get(name, {}).get("rows", []), result)}
             written(options.out, table)
             _show(name, table[name])
 
@@ -103,10 +103,10 @@ def _named(part: str, options: argparse.Namespace) -> str:
     return f"{part} without residuals" if options.no_residual else part
 
 
-def _joined(known: Sequence[dict[str, Any]], made: dict[str, Any]) -> list[dict[str, Any]]:
+def _joined(known: Sequence[dict[str, Any]], result: dict[str, Any]) -> list[dict[str, Any]]:
     """The rows just made, each with its own recipe, and those of other cells that stood there before."""
-    recipe = {k: made[k] for k in ("lr", "steps", "late", "backend", "date", "device") if k in made}
-    new = [row | recipe for row in made["rows"]]
+    recipe = {k: result[k] for k in ("lr", "steps", "late", "backend", "date", "device") if k in result}
+    new = [row | recipe for row in result["rows"]]
     names = [row.get("cell", row.get("lr")) for row in new]
     rows = [row for row in known if row.get("cell", row.get("lr")) not in names] + new
     return sorted(rows, key=lambda row: row.get("retrievals", 0))
@@ -116,12 +116,12 @@ def rates(options: argparse.Namespace, table: dict[str, Any]) -> dict[str, Any]:
     """The learning rate for all cells: the best by median for (D,D) at D = 2 and 3."""
     cells = _cells(options.tokens, options, options.draw)[0:4:3]
     seeds = max(1, options.seeds // 2)
-    asked = [float(lr) for lr in options.rates.split(",")]
-    members = [Member(c.task, c.arch, s, 0, lr, DECAY) for lr in asked for c in cells for s in range(seeds)]
+    tried = [float(lr) for lr in options.rates.split(",")]
+    members = [Member(c.task, c.arch, s, 0, lr, DECAY) for lr in tried for c in cells for s in range(seeds)]
     outcome = _train(members, _recipe(options.search, options), options, None, "rates")
     nmse = [row["nmse"] for row in outcome.rows]
     each = len(cells) * seeds
-    rows = [{"lr": lr, **_levels(nmse[i * each : (i + 1) * each])} for i, lr in enumerate(asked)]
+    rows = [{"lr": lr, **_levels(nmse[i * each : (i + 1) * each])} for i, lr in enumerate(tried)]
     return {"rows": rows, "chosen": min(rows, key=lambda row: row["median"])["lr"], "steps": options.search}
 
 
@@ -132,8 +132,8 @@ def sphere(options: argparse.Namespace, table: dict[str, Any]) -> dict[str, Any]
 
 def gaussian(options: argparse.Namespace, table: dict[str, Any]) -> dict[str, Any]:
     """The same with tokens from N(0, I), where tokens that choose miss something: how much is beside each cell."""
-    made = _table(_asked(_cells("gaussian", options, options.draw), options), options, table)
-    return made | {"draw": options.draw}
+    result = _table(_asked(_cells("gaussian", options, options.draw), options), options, table)
+    return result | {"draw": options.draw}
 
 
 def _asked(cells: Sequence[Entry], options: argparse.Namespace) -> list[Entry]:
@@ -143,11 +143,11 @@ def _asked(cells: Sequence[Entry], options: argparse.Namespace) -> list[Entry]:
 
 def widths(options: argparse.Namespace, table: dict[str, Any]) -> dict[str, Any]:
     """D = 2 with Gaussian tokens by hidden units: a cell that is cheap has its error fall with them."""
-    made, rows = {}, []
+    result, rows = {}, []
     for width in WIDTHS:
-        made = _table(_cells("gaussian", options, options.draw, width)[:3], options, table)
-        rows += [{**row, "cell": f"{row['cell']}, width {width}", "width": width} for row in made["rows"]]
-    return made | {"rows": rows, "draw": options.draw, "length": options.length}
+        result = _table(_cells("gaussian", options, options.draw, width)[:3], options, table)
+        rows += [{**row, "cell": f"{row['cell']}, width {width}", "width": width} for row in result["rows"]]
+    return result | {"rows": rows, "draw": options.draw, "length": options.length}
 
 
 def near(options: argparse.Namespace, table: dict[str, Any]) -> dict[str, Any]:
@@ -176,22 +176,22 @@ def draws(options: argparse.Namespace, table: dict[str, Any]) -> dict[str, Any]:
         | _levels(nmse[i * options.seeds :][: options.seeds])
         for i, c in enumerate(cells)
     ]
-    made = {
+    facts = {
         "lr": lr,
         "steps": recipe.steps,
         "seeds": options.seeds,
         "members": len(members),
         "backend": outcome.backend.name,
     }
-    return {"rows": rows, **made, "seconds": round(spent.seconds, 1)}
+    return {"rows": rows, **facts, "seconds": round(spent.seconds, 1)}
 
 
 def _missed(cell: Entry) -> float | None:
     """What tokens that choose miss on the task's own samples, where the first layer has a head too few."""
     if cell.arch.embedding == "linear":
         return None  # what a token asks for is then one form of it and its partner: it cannot choose
-    found = {choice.heads: choice.nmse for choice in sharings(cell.task)}  # pyright: ignore[reportArgumentType]
-    return found.get(cell.arch.layers[0][0])
+    by_heads = {choice.heads: choice.nmse for choice in sharings(cell.task)}  # pyright: ignore[reportArgumentType]
+    return by_heads.get(cell.arch.layers[0][0])
 
 
 class _Spent:
@@ -234,8 +234,8 @@ def _cells(tokens: str, options: argparse.Namespace, draw: int = 0, width: int |
 
 def _near(cell: Entry, seed: int, noise: float) -> Transformer:
     _, y = cell.task.sample(65536, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    made = pair_start if cell.arch.activation == "relu" else smooth_pair_start
-    net = made(cell.task, cell.arch, float(y.mean()), float(y.std()))  # pyright: ignore[reportArgumentType]
+    start = pair_start if cell.arch.activation == "relu" else smooth_pair_start
+    net = start(cell.task, cell.arch, float(y.mean()), float(y.std()))  # pyright: ignore[reportArgumentType]
     return disturbed(net, noise, torch.Generator().manual_seed(seed))
 
 
@@ -267,7 +267,7 @@ def _table(
     rows = []
     for i, cell in enumerate(cells):
         best = min(range(options.seeds), key=lambda s, at=i * options.seeds: ended[at + s])
-        mine = slice(i * options.seeds, (i + 1) * options.seeds)
+        own_seeds = slice(i * options.seeds, (i + 1) * options.seeds)
         shape = i % 3 if len(cells) % 3 == 0 and start is None else 0
         D = len(cell.task.matrices)  # pyright: ignore[reportAttributeAccessIssue]
         rows.append(
@@ -278,9 +278,9 @@ def _table(
                 "published": PAIRS[D][shape],
                 **_predicted(cell),
                 "missed by choosing": _missed(cell),
-                **_levels(ended[mine]),
+                **_levels(ended[own_seeds]),
                 **_asks(cell, second.net(i * options.seeds + best)),
-                "before_late": _levels(begun[mine]),
+                "before_late": _levels(begun[own_seeds]),
             }
         )
     setup = {"lr": lr, "steps": steps or options.steps, "late": options.late, "seeds": options.seeds}
@@ -291,17 +291,17 @@ def _asks(cell: Entry, net: Transformer) -> dict[str, Any]:
     """Which look-up each head of the first layer serves, where that can be read off its matrices."""
     if cell.arch.embedding != "linear":
         return {}
-    asks = asked_forms(net, cell.task)  # pyright: ignore[reportArgumentType]
+    forms = asked_forms(net, cell.task)  # pyright: ignore[reportArgumentType]
     digits = {"cosine": 4, "sharpness": 3}
-    return {"asks": [{k: round(v, digits[k]) if k in digits else v for k, v in a.as_row().items()} for a in asks]}
+    return {"asks": [{k: round(v, digits[k]) if k in digits else v for k, v in a.as_row().items()} for a in forms]}
 
 
 def _predicted(cell: Entry) -> dict[str, Any]:
     """What the calculus says of a cell; it says nothing of networks without residuals."""
     if not cell.arch.residual:
         return {"predicted": "not counted", "exponent": None}
-    said = predict(cell.task, cell.arch)
-    return {"predicted": "cheap" if said.cheap else "costly", "exponent": said.exponent}
+    prediction = predict(cell.task, cell.arch)
+    return {"predicted": "cheap" if prediction.cheap else "costly", "exponent": prediction.exponent}
 
 
 def _train(
@@ -313,12 +313,12 @@ def _train(
     on_progress: Callable[[int], None] | None = None,
 ) -> Outcome:
     data = OnDevice if recipe.fresh else Resident
-    kept = None
+    checkpoint = None
     if options.state is not None and start is None:  # what starts from networks is short
         options.state.mkdir(parents=True, exist_ok=True)
-        kept = Checkpoint(options.state / f"{name}.safetensors", 60.0, options.termination)
+        checkpoint = Checkpoint(options.state / f"{name}.safetensors", 60.0, options.termination)
     return train(
-        members, recipe, device=options.device, data=data, start=start, checkpoint=kept, on_progress=on_progress
+        members, recipe, device=options.device, data=data, start=start, checkpoint=checkpoint, on_progress=on_progress
     )
 
 
@@ -328,13 +328,13 @@ def _levels(nmse: Sequence[float]) -> dict[str, Any]:
 
 
 def _where(device: str) -> dict[str, Any]:
-    made = environment(device, "bank")
-    return {"device": made["device"], "torch": made["torch"]}
+    machine = environment(device, "bank")
+    return {"device": machine["device"], "torch": machine["torch"]}
 
 
-def _show(part: str, made: dict[str, Any]) -> None:
-    print(f"{part}: {made['seconds']} s", flush=True)
-    for row in made["rows"]:
+def _show(part: str, result: dict[str, Any]) -> None:
+    print(f"{part}: {result['seconds']} s", flush=True)
+    for row in result["rows"]:
         name = row.get("cell", f"lr {row.get('lr')}")
         print(
             f"  {name:<24} best {row['best']:.2e}  median {row['median']:.2e}  {row.get('published', '')}", flush=True

@@ -50,11 +50,11 @@ def again(one: Published, tiny: bool) -> dict[str, Any]:
     """The cell as a CPU trains it, beside the row that was published."""
     steps, samples, batch = (4, 64, 16) if tiny else (one.run["steps"], one.run["samples"], one.run["batch"])
     recipe = of_steps(steps, samples, batch, 16 if tiny else 4096)
-    (made,) = train_cells([one.entry], recipe, seeds=1 if tiny else one.run["seeds"], weight_decay=one.decay)
-    row = made.as_row()
+    (trained,) = train_cells([one.entry], recipe, seeds=1 if tiny else one.run["seeds"], weight_decay=one.decay)
+    row = trained.as_row()
     ratio = {f"{kind} ratio": round(row[kind] / one.row[kind], 3) for kind in ("nmse", "median")}
-    theirs = {"published": one.row["nmse"], "published median": one.row["median"], "published on": one.run["device"]}
-    return {**row, **theirs, **ratio, "steps": recipe.steps, "date": today()}
+    printed = {"published": one.row["nmse"], "published median": one.row["median"], "published on": one.run["device"]}
+    return {**row, **printed, **ratio, "steps": recipe.steps, "date": today()}
 
 
 def main() -> None:
@@ -62,13 +62,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1200.0, help="begin no cell after so many seconds")
     parser.add_argument("--out", type=Path, default=DATA / "published_again.json")
     parser.add_argument("--tiny", action="store_true")
-    asked = parser.parse_args()
-    rows, began = stored(asked.out).get("rows", []), time.perf_counter()
+    options = parser.parse_args()
+    rows, began = stored(options.out).get("rows", []), time.perf_counter()
     for one in published():
-        if any(row["cell"] == one.entry.name for row in rows) or time.perf_counter() - began > asked.seconds:
+        if any(row["cell"] == one.entry.name for row in rows) or time.perf_counter() - began > options.seconds:
             continue
-        rows.append(again(one, asked.tiny))
-        written(asked.out, {"rows": rows, "command": "python -m studies.infoflow.published_again"})
+        rows.append(again(one, options.tiny))
+        written(options.out, {"rows": rows, "command": "python -m studies.infoflow.published_again"})
         last = rows[-1]
         print(
             f"{last['cell']:<40} {last['published']:.3g} again {last['nmse']:.3g}; medians ratio {last['median ratio']}"

@@ -106,8 +106,8 @@ def _encode(encoder: FeedForward, task: LinearMax, at: _Layout) -> None:
 def _places(length: int) -> tuple[Float[Tensor, "length length"], Float[Tensor, " length"]]:
     """Weights and constants that turn T position features into [t = 1], ..., [t = T]."""
     basis = torch.cat([position_features(length, length, dtype=torch.float64), torch.ones(length, 1)], dim=1)
-    found = torch.linalg.lstsq(basis, torch.eye(length, dtype=torch.float64), driver="gelsd").solution
-    return found[:-1].T, found[-1]
+    solution = torch.linalg.lstsq(basis, torch.eye(length, dtype=torch.float64), driver="gelsd").solution
+    return solution[:-1].T, solution[-1]
 
 
 def _keep_own(between: FeedForward, at: _Layout) -> None:
@@ -161,18 +161,18 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--tiny", action="store_true")
-    asked = parser.parse_args()
-    samples, validation, batch = (64, 32, 16) if asked.tiny else (16384, 4096, 128)
-    recipe = of_steps(4 if asked.tiny else asked.steps, samples, batch, validation)
+    options = parser.parse_args()
+    samples, validation, batch = (64, 32, 16) if options.tiny else (16384, 4096, 128)
+    recipe = of_steps(4 if options.tiny else options.steps, samples, batch, validation)
     cases = [(noise, places) for noise in NOISES for places in (True, False)]
-    seeds = range(1 if asked.tiny else asked.seeds)
-    with ProcessPoolExecutor(asked.jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+    seeds = range(1 if options.tiny else options.seeds)
+    with ProcessPoolExecutor(options.jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
         rows = list(pool.map(partial(learned, recipe=recipe, seeds=seeds), *zip(*cases, strict=True)))
     for row in rows:
         print(f"{row['cell']:<70} {row['nmse']:.1e} ({row['median']:.1e})  {row['predicted']}")
     setup = {"samples": samples, "steps": recipe.steps, "batch": batch, "seeds": len(seeds)}
     about = {"device": "CPU, one thread", "torch": torch.__version__, "date": today()}
-    written(asked.out, stored(asked.out) | {"routed": {"rows": rows, **setup, **about}})
+    written(options.out, stored(options.out) | {"routed": {"rows": rows, **setup, **about}})
 
 
 def learned(noise: float | None, places: bool, recipe: Recipe, seeds: range) -> dict[str, Any]:

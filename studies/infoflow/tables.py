@@ -37,21 +37,21 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=DATA / "infoflow_tables.json")
     parser.add_argument("--only", choices=NAMES, help="one of the tables")
     parser.add_argument("--tiny", action="store_true")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     torch.set_float32_matmul_precision("high")  # TF32 products on a GPU; a CPU takes no notice
-    if asked.tiny:
-        asked.seeds, asked.steps = 1, 4
-    tables = stored(asked.out)
-    for name in (asked.only,) if asked.only else NAMES:
+    if options.tiny:
+        options.seeds, options.steps = 1, 4
+    tables = stored(options.out)
+    for name in (options.only,) if options.only else NAMES:
         start = time.perf_counter()
-        tables[name] = table(name, asked)
+        tables[name] = table(name, options)
         seconds = time.perf_counter() - start
         print(f"{name}: {len(tables[name]['rows'])} cells, {seconds:.0f} s")
         for row in tables[name]["rows"]:
             published = "-" if row["published"] is None else f"{row['published']:.2e}"
             print(f"  {row['cell']:<40} {row['nmse']:.2e}  published {published}  {row['predicted']}")
-        written(asked.out, tables)
-    print(f"written: {asked.out}")
+        written(options.out, tables)
+    print(f"written: {options.out}")
 
 
 def table(name: str, asked: argparse.Namespace) -> dict[str, Any]:
@@ -67,8 +67,8 @@ def table(name: str, asked: argparse.Namespace) -> dict[str, Any]:
     rows = {"triangle": triangle_rows, "positions": position_rows, "windows": position_rows}.get(name, pair_rows)(
         trained
     )
-    made = environment(asked.device, "bank")
-    about = {"device": made["device"], "torch": made["torch"], "date": today()}
+    machine = environment(asked.device, "bank")
+    about = {"device": machine["device"], "torch": machine["torch"], "date": today()}
     setup = {"samples": samples, "steps": recipe.steps, "batch": recipe.batch, "seeds": asked.seeds}
     return {"rows": rows, **setup, **about}
 

@@ -28,26 +28,26 @@ Rows = list[dict[str, Any]]
 
 
 def main() -> None:
-    asked = _arguments()
-    groups = battery(asked.length, asked.width)
-    groups = {name: tiny(groups[name]) if asked.tiny else groups[name] for name in asked.only or groups}
-    if asked.tiny:
-        asked.samples, asked.batch, asked.steps, asked.seeds = 64, 16, 4, 1
-    samples, seeds = asked.samples, asked.seeds
-    recipe = of_steps(asked.steps, samples, asked.batch, 16 if asked.tiny else 4096)
-    run = {"samples": samples, "steps": recipe.steps, "batch": asked.batch, "seeds": seeds, "length": asked.length}
-    run |= {"date": today(), **environment(asked.device, "bank")}
-    known = stored(asked.out)
+    options = _arguments()
+    groups = battery(options.length, options.width)
+    groups = {name: tiny(groups[name]) if options.tiny else groups[name] for name in options.only or groups}
+    if options.tiny:
+        options.samples, options.batch, options.steps, options.seeds = 64, 16, 4, 1
+    samples, seeds = options.samples, options.seeds
+    recipe = of_steps(options.steps, samples, options.batch, 16 if options.tiny else 4096)
+    run = {"samples": samples, "steps": recipe.steps, "batch": options.batch, "seeds": seeds, "length": options.length}
+    run |= {"date": today(), **environment(options.device, "bank")}
+    known = stored(options.out)
     runs = known.get("runs", {})
-    found = {name: [row for row in known["rows"] if row["group"] == name] for name in runs}
+    by_group = {name: [row for row in known["rows"] if row["group"] == name] for name in runs}
     start = time.perf_counter()
-    for names, made in trained_shares(groups, recipe, seeds, asked.device, asked.jobs):
-        found |= made
+    for names, trained in trained_shares(groups, recipe, seeds, options.device, options.jobs):
+        by_group |= trained
         print(f"{', '.join(names)}: {time.perf_counter() - start:.0f} s")
-        _show([row for name in names for row in found[name]])
+        _show([row for name in names for row in by_group[name]])
         runs |= dict.fromkeys(names, run)
-        rows = [row for group in battery() for row in found.get(group, [])]
-        written(asked.out, {"runs": runs, "confusion": confusion(rows), "rows": rows})
+        rows = [row for group in battery() for row in by_group.get(group, [])]
+        written(options.out, {"runs": runs, "confusion": confusion(rows), "rows": rows})
 
 
 def trained_shares(
@@ -57,7 +57,7 @@ def trained_shares(
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, mp_context=spawn, max_tasks_per_child=1) as pool:
         learn = partial(learned, recipe=recipe, seeds=seeds, device=device)
-        begun = {pool.submit(learn, share): list(share) for share in shares(groups, device)}
+        begun = {pool.submit(learn, part): list(part) for part in shares(groups, device)}
         for job in as_completed(begun):
             if job.exception() is not None:
                 print(f"{', '.join(begun[job])} failed: {job.exception()}", flush=True)
@@ -69,10 +69,10 @@ def shares(groups: dict[str, list[Entry]], device: str) -> list[dict[str, list[E
     """What is trained together: on a GPU the tasks whose sequences have one shape, which fall into common banks."""
     if device == "cpu":
         return [{name: cells} for name, cells in groups.items()]
-    found: dict[tuple[int, int], dict[str, list[Entry]]] = {}
+    by_shape: dict[tuple[int, int], dict[str, list[Entry]]] = {}
     for name, cells in groups.items():
-        found.setdefault((cells[0].task.length, cells[0].task.token_dim), {})[name] = cells
-    return list(found.values())
+        by_shape.setdefault((cells[0].task.length, cells[0].task.token_dim), {})[name] = cells
+    return list(by_shape.values())
 
 
 def learned(share: dict[str, list[Entry]], recipe: Recipe, seeds: int, device: str) -> dict[str, Rows]:

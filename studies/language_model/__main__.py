@@ -42,26 +42,26 @@ def main() -> None:
     elif options.job == "doors":
         from studies.language_model.doors import doors
 
-        found = DeviceRun("", {}, options.out / "language_model_doors.json", "cpu", options.seconds)
-        found.step("doors", lambda: doors(options.folder, options.out))
-        print(found.known().get("doors"))
+        run = DeviceRun("", {}, options.out / "language_model_doors.json", "cpu", options.seconds)
+        run.step("doors", lambda: doors(options.folder, options.out))
+        print(run.known().get("doors"))
     elif options.job == "check":
         g = torch.Generator().manual_seed(0)
         texts = {name: torch.randint(0, 250, (4096,), generator=g) for name in TEXTS}
         measure(DeviceRun("tiny-llama", texts, path, "cpu", options.seconds, SMALL))
     elif options.job == "encoder":
         torch.set_num_threads(options.threads)
-        found = DeviceRun("", {}, options.out / "encoder.json", "cpu", options.seconds)
-        compressed_encoder(PARTS, found, pieces=8 if options.small else 128)
+        run = DeviceRun("", {}, options.out / "encoder.json", "cpu", options.seconds)
+        compressed_encoder(PARTS, run, pieces=8 if options.small else 128)
     elif options.job == "two-cores":
         there = options.out / "language_model_two_cores.json"
         two_cores(DeviceRun(*unpack(PARTS), there, "cpu", options.seconds), threads=options.threads)
     else:
         torch.set_num_threads(min(8, torch.get_num_threads()))
         sizes = SMALL if options.small else StudySizes()
-        way, name = (measure, path.name) if options.job == "run" else (teaching, "language_model_taught.json")
+        job, name = (measure, path.name) if options.job == "run" else (teaching, "language_model_taught.json")
         began = time.monotonic()  # unpacking takes of the time too
-        way(DeviceRun(*unpack(PARTS), options.out / name, options.device, options.seconds, sizes, began))
+        job(DeviceRun(*unpack(PARTS), options.out / name, options.device, options.seconds, sizes, began))
 
 
 def measure(measured: DeviceRun) -> None:

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from headcount.files import whole
+from headcount.files import atomic_write
 from headcount.nets.pretrained.families import family_of
 from headcount.nets.pretrained.gguf_files import origin_of
 from headcount.nets.pretrained.model_places import folder_of
@@ -80,14 +80,14 @@ class DeviceRun:
             return
         say(f"{name} ({self.left():.0f} s left)")
         try:
-            made, failed = make(), ""
+            figures, failed = make(), ""
         except Exception as problem:  # the other steps are worth having without this one
-            made, failed = repr(problem)[:500], " failed"
-            say(f"{name} failed: {made}")
-        self.keep(name + failed, made)
+            figures, failed = repr(problem)[:500], " failed"
+            say(f"{name} failed: {figures}")
+        self.keep(name + failed, figures)
 
     def keep(self, name: str, made: Any) -> None:
-        with whole(self.path) as scratch:
+        with atomic_write(self.path) as scratch:
             scratch.write_text(json.dumps(self.known() | {name: made}, indent=1))
 
     def calibrated(self, length: int) -> Calibrated:
@@ -101,8 +101,8 @@ class DeviceRun:
         """Windows of the validation text to calibrate on and to choose by, and of the test text to judge on."""
         valid, sizes = windows(self.texts["valid"], length), self.sizes
         part = max(1, len(valid) // 5)
-        found = (valid[:-part], sizes.calibration), (valid[-part:], sizes.choosing)
-        return TextSplit(*(spread(w, n) for w, n in (*found, (windows(self.texts["test"], length), sizes.judged))))
+        parts = (valid[:-part], sizes.calibration), (valid[-part:], sizes.choosing)
+        return TextSplit(*(spread(w, n) for w, n in (*parts, (windows(self.texts["test"], length), sizes.judged))))
 
     def methods(self, until: float) -> None:
         """The bench, as far as it comes before there are only `until` seconds left."""
@@ -122,10 +122,12 @@ class DeviceRun:
 
     def budgets(self) -> list[Figures]:
         """Quality at every budget from one calibration, and at the budgets of three losses."""
-        seen = self.calibrated(self.sizes.lengths[0])
-        rows = [self.judged(seen, seen.plan(keep)) | {"keep": keep} for keep in KEEPS]
-        plans = [(most, seen.for_loss(most)) for most in LOSSES]
-        return rows + [self.judged(seen, plan) | {"keep": plan.share, "asked loss": most} for most, plan in plans]
+        calibration = self.calibrated(self.sizes.lengths[0])
+        rows = [self.judged(calibration, calibration.plan(keep)) | {"keep": keep} for keep in KEEPS]
+        plans = [(most, calibration.for_loss(most)) for most in LOSSES]
+        return rows + [
+            self.judged(calibration, plan) | {"keep": plan.share, "asked loss": most} for most, plan in plans
+        ]
 
     def judged(self, seen: Calibrated, plan: LossPlan) -> Figures:
         with putting(seen.model, plan.products(), seen.means):
@@ -133,8 +135,8 @@ class DeviceRun:
 
     def cut(self, length: int) -> nn.Module:
         """A copy of the original at the budget, on the device."""
-        seen = self.calibrated(length)
-        return carried_out(copy.deepcopy(seen.model).cpu(), seen.plan(KEEP)).eval().to(self.device)
+        calibration = self.calibrated(length)
+        return carried_out(copy.deepcopy(calibration.model).cpu(), calibration.plan(KEEP)).eval().to(self.device)
 
     def ready(self) -> int:
         """A length at which the model is calibrated already, or else the first."""
@@ -143,32 +145,35 @@ class DeviceRun:
     def four_bits(self) -> Figures:
         """The attention rounded to the source's blocks of 4 bits again, as it is and cut: what a file would hold."""
         length, origin = self.ready(), origin_of(folder_of(self.name))
-        seen, found = (
+        calibration, figures = (
             self.calibrated(length),
             Figures({"length": length, "source bytes": origin.bytes if origin else None}),
         )
-        for title, model in (("original", seen.model), ("cut", self.cut(length))):
+        for title, model in (("original", calibration.model), ("cut", self.cut(length))):
             matrices = attention_matrices(model)
             with in_blocks(matrices):
-                row = compared(losses_of(model, seen.split.judging), seen.judged_by, length).as_row()
-            found[title] = row | {"bytes of attention": sum(block_bytes(*m.weight.shape) for m in matrices)}
-        return found
+                row = compared(losses_of(model, calibration.split.judging), calibration.judged_by, length).as_row()
+            figures[title] = row | {"bytes of attention": sum(block_bytes(*m.weight.shape) for m in matrices)}
+        return figures
 
     def costs(self) -> list[Figures]:
         """What the original and the model at the budget cost to run."""
         length, written = self.ready(), self.sizes.written
-        seen = self.calibrated(length)
-        models, prompt = [seen.model, self.cut(length)], seen.split.judging[0][: self.sizes.lengths[0] - written]
-        found = running_costs(models, prompt, written, repeats=2)
-        return [each.as_row() | {"cache bytes per token": each.cache_per_token} for each in found]
+        calibration = self.calibrated(length)
+        models, prompt = (
+            [calibration.model, self.cut(length)],
+            calibration.split.judging[0][: self.sizes.lengths[0] - written],
+        )
+        measured = running_costs(models, prompt, written, repeats=2)
+        return [each.as_row() | {"cache bytes per token": each.cache_per_token} for each in measured]
 
 
 def attention_matrices(model: nn.Module) -> list[nn.Linear]:
     """The four matrices of every layer's attention."""
     layers: list[Any] = list(family_of(model).layers(model))
     heads: list[Any] = [family_of(model).heads(layer) for layer in layers]
-    found = [m for head in heads for m in (head.query, head.key, head.value)]
-    return found + [layer.self_attn.o_proj for layer in layers]
+    matrices = [m for head in heads for m in (head.query, head.key, head.value)]
+    return matrices + [layer.self_attn.o_proj for layer in layers]
 
 
 def windows(ids: Int[Tensor, " tokens"], length: int) -> Int[Tensor, "windows length"]:
@@ -200,9 +205,9 @@ def sometimes(every: int) -> Callable[[str], None]:
     """Says one in so many of what it is told."""
     count = [0]
 
-    def told(words: str) -> None:
+    def report(words: str) -> None:
         count[0] += 1
         if count[0] % every == 1:
             say(words)
 
-    return told
+    return report

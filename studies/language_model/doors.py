@@ -39,12 +39,16 @@ def doors(folder: Path, scratch: Path) -> Figures:
     scratch.mkdir(parents=True, exist_ok=True)
     logits = scratch / "logits.pt"
     run = [sys.executable, "-c", LOADED, str(folder / "compact"), json.dumps(ids.tolist()), str(logits), str(WRITTEN)]
-    said = subprocess.run(run, check=True, capture_output=True, text=True).stdout.splitlines()[-1]
-    theirs = json.loads(said)[0][ids.shape[1] :]
-    mine = written[0, ids.shape[1] :].tolist()
-    equal = sum(a == b for a, b in zip(theirs, mine, strict=True))
-    found = {"logits": float((torch.load(logits) - wanted).abs().max()), "tokens": len(mine), "equal tokens": equal}
-    return {"transformers": found, "onnx": _as_program(folder / "model.onnx", ours, ids)}
+    printed = subprocess.run(run, check=True, capture_output=True, text=True).stdout.splitlines()[-1]
+    their_tokens = json.loads(printed)[0][ids.shape[1] :]
+    own_tokens = written[0, ids.shape[1] :].tolist()
+    equal = sum(a == b for a, b in zip(their_tokens, own_tokens, strict=True))
+    differences = {
+        "logits": float((torch.load(logits) - wanted).abs().max()),
+        "tokens": len(own_tokens),
+        "equal tokens": equal,
+    }
+    return {"transformers": differences, "onnx": _as_program(folder / "model.onnx", ours, ids)}
 
 
 def _as_program(path: Path, ours: Any, ids: torch.Tensor) -> Figures:
@@ -56,8 +60,8 @@ def _as_program(path: Path, ours: Any, ids: torch.Tensor) -> Figures:
     there = torch.ones_like(rows)
     there[0, LENGTHS[0] :] = 0
     session = onnxruntime.InferenceSession(str(path))
-    given = {"input_ids": rows.numpy(), "attention_mask": there.numpy()}
-    answer = torch.from_numpy(session.run(None, given)[0])
+    inputs = {"input_ids": rows.numpy(), "attention_mask": there.numpy()}
+    answer = torch.from_numpy(session.run(None, inputs)[0])
     with torch.no_grad():
         wanted = ours(input_ids=rows, attention_mask=there).logits
     gaps = [float((answer[i] - wanted[i])[there[i] > 0].abs().max()) for i in range(2)]

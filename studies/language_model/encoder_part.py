@@ -43,16 +43,16 @@ def pack_encoder(texts: Path, folder: Path) -> None:
     (place / "valid.txt.gz").write_bytes(gzip.compress((texts / "wikitext2/valid.txt").read_bytes()))
     shutil.copy(texts / "classic_ir/cranfield.json.gz", place / SETS[0])
     with gzip.open(texts / "msmarco/msmarco_v1_trecdl19_20.json.gz") as packed:
-        judged = json.load(packed)
-    needed = {p for some in judged["bm25_top100"].values() for p in some}
-    judged["passages"] = {p: t for p, t in judged["passages"].items() if p in needed}
-    (place / SETS[1]).write_bytes(gzip.compress(json.dumps(judged).encode()))
+        queries = json.load(packed)
+    needed = {p for some in queries["bm25_top100"].values() for p in some}
+    queries["passages"] = {p: t for p, t in queries["passages"].items() if p in needed}
+    (place / SETS[1]).write_bytes(gzip.compress(json.dumps(queries).encode()))
     rows = _used(place)
     state = load_file(source / "model.safetensors")
     planes = {name: _first_bytes(t[rows] if name == TABLE else t) for name, t in state.items() if t.is_floating_point()}
     np.savez_compressed(place / "weights.npz", rows=np.array(rows), **planes)  # pyright: ignore[reportArgumentType]
-    made = load_file(Path(unpack_encoder(folder)) / "model.safetensors")
-    gap = max(float(((made[n] - t).abs() / t.abs().clamp_min(1e-30)).max()) for n, t in _kept(state, rows).items())
+    unpacked = load_file(Path(unpack_encoder(folder)) / "model.safetensors")
+    gap = max(float(((unpacked[n] - t).abs() / t.abs().clamp_min(1e-30)).max()) for n, t in _kept(state, rows).items())
     assert gap < 2**-15.9, gap
     size = sum(p.stat().st_size for p in place.rglob("*") if p.is_file())
     print(f"{place}: {size / 2**20:.2f} MiB, {len(rows):,} rows of the table, relative difference {gap:.1e}")
@@ -65,21 +65,21 @@ def _kept(state: dict[str, Tensor], rows: list[int]) -> dict[str, Tensor]:
 
 
 def _used(place: Path) -> list[int]:
-    tokenizer, found = tokenizer_of(ENCODER), set[int]()
+    tokenizer, used = tokenizer_of(ENCODER), set[int]()
     texts = gzip.decompress((place / "valid.txt.gz").read_bytes()).decode().split("\n")
     for path in SETS:
-        judged = collection_of(place / path)
-        texts += [*judged.documents.values(), *judged.queries.values()]
+        collection = collection_of(place / path)
+        texts += [*collection.documents.values(), *collection.queries.values()]
     for ids in tokenizer(texts, truncation=False, verbose=False)["input_ids"]:
-        found.update(ids)
-    return sorted(found | set(tokenizer.all_special_ids))
+        used.update(ids)
+    return sorted(used | set(tokenizer.all_special_ids))
 
 
 def _first_bytes(weight: Tensor) -> np.ndarray:
     """The first three bytes of every number, rounded to nearest, plane by plane; its shape before them."""
     bits = weight.contiguous().numpy().reshape(-1).view(np.uint32).astype(np.uint64)
-    kept = ((bits + 0x80) & 0xFFFFFF00).astype(np.uint32).view(np.uint8).reshape(-1, 4)
-    return np.ascontiguousarray(kept[:, 1:].T)
+    rounded = ((bits + 0x80) & 0xFFFFFF00).astype(np.uint32).view(np.uint8).reshape(-1, 4)
+    return np.ascontiguousarray(rounded[:, 1:].T)
 
 
 def _whole(planes: np.ndarray, shape: torch.Size) -> Tensor:
@@ -93,19 +93,19 @@ def unpack_encoder(folder: Path) -> str:
     return str(kept_folder(folder / MADE, lambda made: _write_encoder(folder / PLACE, made)))
 
 
-def _write_encoder(place: Path, made: Path) -> None:
+def _write_encoder(place: Path, target: Path) -> None:
     from safetensors.torch import save_file
     from transformers import BertConfig, BertModel
 
-    shutil.copytree(place, made, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.npz", "*.gz"))
+    shutil.copytree(place, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.npz", "*.gz"))
     shapes = {n: t.shape for n, t in BertModel(BertConfig.from_pretrained(place)).state_dict().items()}
     with np.load(place / "weights.npz") as file:
         rows = torch.from_numpy(file["rows"])
         state = {n: _whole(file[n], shapes[n]) for n in file.files if n not in ("rows", TABLE)}
         table = torch.zeros(shapes[TABLE])
         table[rows] = _whole(file[TABLE], torch.Size([len(rows), shapes[TABLE][1]]))
-    save_file(state | {TABLE: table}, made / "model.safetensors", {"format": "pt"})
-    (made / "valid.txt").write_bytes(gzip.decompress((place / "valid.txt.gz").read_bytes()))
+    save_file(state | {TABLE: table}, target / "model.safetensors", {"format": "pt"})
+    (target / "valid.txt").write_bytes(gzip.decompress((place / "valid.txt.gz").read_bytes()))
 
 
 def compressed_encoder(folder: Path, measured: DeviceRun, pieces: int = 128) -> None:
@@ -117,10 +117,10 @@ def compressed_encoder(folder: Path, measured: DeviceRun, pieces: int = 128) -> 
 
     def figures(minutes: float) -> Figures:
         rankings = [folder / PLACE / path for path in SETS]
-        given: CompressSettings = {"pieces": pieces, "rankings": rankings, "distil_minutes": minutes}
-        made = compress(name, text=Path(name) / "valid.txt", on_progress=sometimes(20), **given)
-        say(made.headline)
-        return {n: v for n, v in made.as_row().items() if n not in ("plan", "written")}
+        settings: CompressSettings = {"pieces": pieces, "rankings": rankings, "distil_minutes": minutes}
+        compressed = compress(name, text=Path(name) / "valid.txt", on_progress=sometimes(20), **settings)
+        say(compressed.headline)
+        return {n: v for n, v in compressed.as_row().items() if n not in ("plan", "written")}
 
     measured.step("default", lambda: figures(0.0))
     measured.step("taught", lambda: figures(TAUGHT), least=0.6 * measured.seconds)

@@ -24,18 +24,18 @@ class OwnText:
 
 def own_text(model: nn.Module, source: Int[Tensor, "windows length"], how: OwnText) -> Int[Tensor, " tokens"]:
     """One text of many continuations, each after its opening."""
-    began, found = time.monotonic(), list[Tensor]()
+    began, texts = time.monotonic(), list[Tensor]()
     writer: Any = copy.deepcopy(model)
     if writer.device.type == "cuda":
         writer = writer.bfloat16()
     draw = torch.Generator().manual_seed(how.seed)
-    while (left := how.seconds - (time.monotonic() - began)) > how.seconds / 4 or not found:
+    while (left := how.seconds - (time.monotonic() - began)) > how.seconds / 4 or not texts:
         first = openings(source, how.sequences, draw)
-        found.append(continued(writer, first, how.length, left, seed=how.seed + len(found)))
+        texts.append(continued(writer, first, how.length, left, seed=how.seed + len(texts)))
     del writer
     if torch.cuda.is_available():
         torch.cuda.empty_cache()  # the pieces of a growing cache are of no use to what comes next
-    return torch.cat([some.flatten() for some in found])
+    return torch.cat([some.flatten() for some in texts])
 
 
 def openings(source: Int[Tensor, "windows length"], count: int, draw: torch.Generator) -> Int[Tensor, "count opening"]:

@@ -56,11 +56,11 @@ def read(data: Path, *names: str) -> Found | None:
 
 def page(data: Path = DATA) -> str:
     """The page, of what there is in a folder: the device's figures, or else a processor's."""
-    found = _with_teaching(read(data, "language_model.json", "language_model_cpu.json"), read(data, TAUGHT_FILE))
+    figures = _with_teaching(read(data, "language_model.json", "language_model_cpu.json"), read(data, TAUGHT_FILE))
     cores = read(data, "language_model_two_cores.json")
     encoder = read(data, "encoder.json", "compress_minilm.json")
     shown = f"What every method loses on {_drawn(data)[0]['tokens']:,} tokens, with intervals"
-    parts = [INTRODUCTION, f"![{shown}]({PICTURE})\n\n{shown}.\n", *(_language_model(found) if found else ())]
+    parts = [INTRODUCTION, f"![{shown}]({PICTURE})\n\n{shown}.\n", *(_language_model(figures) if figures else ())]
     parts += [
         *_doors(read(data, "language_model_doors.json") or {}),
         *(_two_cores(cores) if cores else ()),
@@ -70,13 +70,13 @@ def page(data: Path = DATA) -> str:
     return "\n".join(parts)
 
 
-def _with_teaching(found: Found | None, taught: Found | None) -> Found | None:
+def _with_teaching(figures: Found | None, taught: Found | None) -> Found | None:
     """All figures, those of a later run of the teaching in the place of the first ones and of their failures."""
-    if found is None or taught is None:
-        return found
+    if figures is None or taught is None:
+        return figures
     gone = {f"{name} failed" for name in taught}
     later = {name: value for name, value in taught.items() if name not in ("rows", "setup", "facts")}
-    return {name: value for name, value in found.items() if name not in gone} | later
+    return {name: value for name, value in figures.items() if name not in gone} | later
 
 
 def picture(data: Path = DATA) -> str:
@@ -103,8 +103,8 @@ def _drawn(data: Path) -> list[Found]:
 
 
 def _best_first(rows: Sequence[Found], length: int, part: str, keep: float) -> list[Found]:
-    mine = [r for r in rows if (r["length"], r["part"], r["keep"]) == (length, part, keep)]
-    return sorted(mine, key=lambda r: r["ratio"])
+    chosen = [r for r in rows if (r["length"], r["part"], r["keep"]) == (length, part, keep)]
+    return sorted(chosen, key=lambda r: r["ratio"])
 
 
 def _line(row: Found) -> ForestLine:
@@ -114,19 +114,19 @@ def _line(row: Found) -> ForestLine:
     return ForestLine(row["method"], value, low, high, ours=row["method"] == "headcount")
 
 
-def _language_model(found: Found) -> Iterable[str]:
-    facts, rows = found.get("facts", {}), found["rows"]
-    yield f"## {found['setup']['model']}\n"
+def _language_model(figures: Found) -> Iterable[str]:
+    facts, rows = figures.get("facts", {}), figures["rows"]
+    yield f"## {figures['setup']['model']}\n"
     where = f"On {facts.get('device', 'a CPU')}, {facts.get('date', 'no date')}."
-    yield f"{_setup(found['setup'])} {where} {_open(facts)}\n"
+    yield f"{_setup(figures['setup'])} {where} {_open(facts)}\n"
     yield _table(COLUMNS, ([str(line[c]) for c in COLUMNS] for line in bench_lines(rows)))
     yield f"\n{_sentence(bench_verdict(rows))}: by the paired 95% interval over windows, row by row.\n"
-    yield from _asked(found)
-    yield from _taught(found)
-    yield from _budgets(found)
-    yield from _four_bits(found)
-    yield from _costs(found)
-    if lost := [name.removesuffix(" failed") for name in found if name.endswith(" failed")]:
+    yield from _asked(figures)
+    yield from _taught(figures)
+    yield from _budgets(figures)
+    yield from _four_bits(figures)
+    yield from _costs(figures)
+    if lost := [name.removesuffix(" failed") for name in figures if name.endswith(" failed")]:
         yield f"Begun on that device and ended by an error, so not measured: {', '.join(lost)}.\n"
 
 
@@ -150,13 +150,13 @@ def _setup(setup: Found) -> str:
     return " ".join(lines)
 
 
-def _asked(found: Found) -> Iterable[str]:
+def _asked(figures: Found) -> Iterable[str]:
     rows = []
     for title, part, keep, most in ASKED:
-        for row in found["rows"]:
+        for row in figures["rows"]:
             if (row["method"], row["part"], row["keep"]) == ("headcount", part, keep):
                 rows.append([f"{title}, {keep:.0%}, {row['length']:,} tokens", f"{most:.2f}", _ratio(row)])
-    for row in (found.get("taught") or {}).get("rows", ()):
+    for row in (figures.get("taught") or {}).get("rows", ()):
         if row["text"] == "WikiText-2":
             rows.append([f"both, 75%, taught, {row['length']:,} tokens", f"{TAUGHT:.2f}", _ratio(row)])
     yield "What was asked of ours before it was measured, as perplexity over the original's:\n"
@@ -169,8 +169,8 @@ def _ratio(row: Found) -> str:
     return f"{row['ratio']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
 
 
-def _taught(found: Found) -> Iterable[str]:
-    taught, control = found.get("taught"), found.get("control")
+def _taught(figures: Found) -> Iterable[str]:
+    taught, control = figures.get("taught"), figures.get("control")
     if not taught:
         return
     yield "### After self-distillation\n"
@@ -180,8 +180,8 @@ def _taught(found: Found) -> Iterable[str]:
         else ""
     )
     longest = max(r["length"] for r in taught["rows"])
-    rates = ", ".join(name.removeprefix("rate ") for name in found if name.startswith("rate ") and "fail" not in name)
-    own, most = found.get("its own text"), taught.get("of tokens")
+    rates = ", ".join(name.removeprefix("rate ") for name in figures if name.startswith("rate ") and "fail" not in name)
+    own, most = figures.get("its own text"), taught.get("of tokens")
     texts = f" drawn from {most:,}" if most else ""
     texts += " of MS MARCO passages, PubMedQA abstracts and tiny Shakespeare"
     texts += f", {FORMS[taught['text']]}" if "text" in taught else ""
@@ -192,7 +192,7 @@ def _taught(found: Found) -> Iterable[str]:
         f"validation text among {rates}. One model, calibrated at {longest:,} tokens, is judged at both lengths."
         f"{alike}\n"
     )
-    if trials := {name.removeprefix(TRIAL): found[name] for name in found if name.startswith(TRIAL)}:
+    if trials := {name.removeprefix(TRIAL): figures[name] for name in figures if name.startswith(TRIAL)}:
         words = f" {own['tokens']:,} tokens were written by the original in {own['seconds']:.0f} s." if own else ""
         yield (
             "What is taught on was chosen by short trials on the validation text. *As they are*: the three texts. *And "
@@ -203,7 +203,7 @@ def _taught(found: Found) -> Iterable[str]:
             [name, f"{row['steps']:,} in {row['seconds']:.0f} s", _ratio(row["valid"])] for name, row in trials.items()
         ]
         yield _table(("texts", "steps", "perplexity x, validation text"), lines) + "\n"
-    parts = [*found.get("cut, not taught", ()), *taught["rows"], *(control or {}).get("rows", ())]
+    parts = [*figures.get("cut, not taught", ()), *taught["rows"], *(control or {}).get("rows", ())]
     models = list(dict.fromkeys(r["model"] for r in parts))
     where = list(dict.fromkeys((r["text"], r["length"]) for r in parts))
     of = {(r["model"], r["text"], r["length"]): r for r in parts}
@@ -213,8 +213,8 @@ def _taught(found: Found) -> Iterable[str]:
     yield _table(("perplexity x", *models), lines) + "\n"
 
 
-def _budgets(found: Found) -> Iterable[str]:
-    if rows := found.get("budgets"):
+def _budgets(figures: Found) -> Iterable[str]:
+    if rows := figures.get("budgets"):
         yield "### Budgets of one calibration\n"
         lines = [[f"{r['keep']:.3g}", f"{r['asked loss']:.0%}" if "asked loss" in r else "-", _ratio(r)] for r in rows]
         yield (
@@ -223,8 +223,8 @@ def _budgets(found: Found) -> Iterable[str]:
         )
 
 
-def _four_bits(found: Found) -> Iterable[str]:
-    rows = found.get("four bits again") or {}
+def _four_bits(stats: Found) -> Iterable[str]:
+    rows = stats.get("four bits again") or {}
     if source := rows.get("source bytes"):
         less = rows["original"]["bytes of attention"] - rows["cut"]["bytes of attention"]
         where = f" on windows of {rows['length']:,} tokens" if "length" in rows else ""
@@ -233,21 +233,21 @@ def _four_bits(found: Found) -> Iterable[str]:
             f"Written in bf16 the cut model is larger than the {source / 1e6:.1f} MB file it was dequantised from: as "
             "a file the source is the better bargain. With the attention in blocks of 4 bits again (as the rest is "
             f"already) it would hold {less / 1e6:.1f} MB less than the source, {less / source:.1%} of "
-            f"it, at perplexity x {_ratio(rows['cut'])}{where}{_not_rounded(found, rows)}; the original rounded alike: "
+            f"it, at perplexity x {_ratio(rows['cut'])}{where}{_not_rounded(stats, rows)}; the original rounded alike: "
             f"x {_ratio(rows['original'])}. No program that reads such files knows these layouts yet.\n"
         )
 
 
-def _not_rounded(found: Found, rows: Found) -> str:
+def _not_rounded(figures: Found, rows: Found) -> str:
     """What the same cut loses before it is rounded."""
     same = [
-        r for r in found.get("cut, not taught", ()) if (r["text"], r["length"]) == ("WikiText-2", rows.get("length"))
+        r for r in figures.get("cut, not taught", ()) if (r["text"], r["length"]) == ("WikiText-2", rows.get("length"))
     ]
     return f", where it is x {_ratio(same[0])} before it is rounded" if same else ""
 
 
-def _costs(found: Found) -> Iterable[str]:
-    if rows := found.get("costs"):
+def _costs(figures: Found) -> Iterable[str]:
+    if rows := figures.get("costs"):
         yield "### What it costs to run\n"
         columns = ("float32, one sequence", "tokens", "cache bytes a token", "ms to read it", "ms to write a token")
         named = zip(("original", "75% kept"), rows, strict=True)
@@ -264,8 +264,8 @@ def _cost(row: Found) -> list[str]:
     return [str(row["tokens"]), f"{row['cache bytes per token']:,.0f}", *times]
 
 
-def _doors(found: Found) -> Iterable[str]:
-    if read := found.get("doors"):
+def _doors(figures: Found) -> Iterable[str]:
+    if read := figures.get("doors"):
         stock, program = read["transformers"], read["onnx"]
         logits = f"our logits to {stock['logits']:.1g}" if stock["logits"] else "exactly our logits"
         yield "### Read by others\n"
@@ -278,9 +278,9 @@ def _doors(found: Found) -> Iterable[str]:
         )
 
 
-def _two_cores(found: Found) -> Iterable[str]:
+def _two_cores(figures: Found) -> Iterable[str]:
     yield "### On two cores\n"
-    for name, part in found.items():
+    for name, part in figures.items():
         if "took" in part:
             took, clock = part["took"], ""
             if "seconds" in took and part["threads"] == 2:
@@ -293,13 +293,13 @@ def _two_cores(found: Found) -> Iterable[str]:
             yield f"{_sentence(bench_verdict(part['rows']))}.\n"
 
 
-def _encoder(found: Found) -> Iterable[str]:
-    ways = {name: found[name] for name in ("default", "taught") if name in found} or {"default": found}
+def _encoder(figures: Found) -> Iterable[str]:
+    variants = {name: figures[name] for name in ("default", "taught") if name in figures} or {"default": figures}
     yield "## A sentence encoder: all-MiniLM-L6-v2\n"
-    for name, way in ways.items():
+    for name, variant in variants.items():
         title = "At the default" if name == "default" else "With a minute and a half of self-distillation"
-        yield f"{title}: {way['headline']}.\n"
-        if beside := way.get("beside"):
+        yield f"{title}: {variant['headline']}.\n"
+        if beside := variant.get("beside"):
             columns = list(beside[0])
             yield (
                 _table(

@@ -63,17 +63,17 @@ def pack(texts: Path, folder: Path) -> None:
     ids = ids_of_texts(texts)
     np.savez_compressed(folder / SECOND / "texts.npz", **{n: i.astype(np.uint16) for n, i in ids.items()})  # pyright: ignore[reportArgumentType]
     config = json.loads((Path(folder_of(MODEL)) / "config.json").read_text())
-    here = load(MODEL)
+    original = load(MODEL)
     probe = torch.from_numpy(ids["valid"][:PROBED].astype(np.int64))[None]
     manifest = {"config": config, "shapes": shapes, "bytes": source.stat().st_size}
-    manifest |= {"loss": float(losses_of(here, probe)[0]), "sha256": _fingerprints(folder)}
+    manifest |= {"loss": float(losses_of(original, probe)[0]), "sha256": _fingerprints(folder)}
     (folder / SECOND / "manifest.json").write_text(json.dumps(manifest))
     shutil.rmtree(folder / MADE, ignore_errors=True)  # of an earlier packing: what is compared is what was written now
     there, _ = unpack(folder)
-    ours, theirs = load(there).state_dict(), here.state_dict()
-    gap = max(float((ours[n] - theirs[n]).abs().max()) for n in theirs)
-    assert gap == 0 and ours.keys() == theirs.keys(), f"unpacked weights differ by {gap:.1e}"
-    print(f"both halves give back all {len(theirs)} tensors, difference {gap:g}")
+    ours, original_state = load(there).state_dict(), original.state_dict()
+    gap = max(float((ours[n] - original_state[n]).abs().max()) for n in original_state)
+    assert gap == 0 and ours.keys() == original_state.keys(), f"unpacked weights differ by {gap:.1e}"
+    print(f"both halves give back all {len(original_state)} tensors, difference {gap:g}")
     for path in sorted(folder.glob("lm_?/*")):
         print(f"{path}  {path.stat().st_size / 2**20:.2f} MiB")
     print({name: f"{len(i):,} tokens" for name, i in ids.items()})
@@ -82,17 +82,17 @@ def pack(texts: Path, folder: Path) -> None:
 def unpack(folder: Path) -> tuple[str, Ids]:
     """The model written as a folder, and the texts; refused where a part is not the one that was packed."""
     manifest = json.loads((folder / SECOND / "manifest.json").read_text())
-    wrong = [name for name, found in _fingerprints(folder).items() if manifest["sha256"][name] != found]
+    wrong = [name for name, loss in _fingerprints(folder).items() if manifest["sha256"][name] != loss]
     if wrong:
         raise SystemExit(f"not what was packed: {', '.join(wrong)}")
-    made = kept_folder(folder / MADE, lambda part: _write_folder(part, manifest, _state(folder, manifest)))
+    model_folder = kept_folder(folder / MADE, lambda part: _write_folder(part, manifest, _state(folder, manifest)))
     with np.load(folder / SECOND / "texts.npz") as file:
         ids = {name: torch.from_numpy(file[name].astype(np.int64)) for name in file.files}
-    found = float(losses_of(load(str(made)), ids["valid"][:PROBED][None])[0])
-    print(f"loss of the first {PROBED} tokens: {found:.6f}, where it was packed {manifest['loss']:.6f}", flush=True)
-    if abs(found - manifest["loss"]) > 1e-3:
+    loss = float(losses_of(load(str(model_folder)), ids["valid"][:PROBED][None])[0])
+    print(f"loss of the first {PROBED} tokens: {loss:.6f}, where it was packed {manifest['loss']:.6f}", flush=True)
+    if abs(loss - manifest["loss"]) > 1e-3:
         raise SystemExit("the unpacked model is not the one that was packed")
-    return str(made), ids
+    return str(model_folder), ids
 
 
 def _state(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -146,7 +146,7 @@ def _renamed(name: str, tensor: Tensor, config: Mapping[str, Any]) -> dict[str, 
     return {f"model.layers.{layer}.{NAMES[part]}.weight": tensor}
 
 
-def _write_folder(made: Path, manifest: Mapping[str, Any], state: Mapping[str, Tensor]) -> None:
+def _write_folder(target: Path, manifest: Mapping[str, Any], state: Mapping[str, Tensor]) -> None:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = {name: value for name, value in manifest["config"].items() if name != "dtype"}
@@ -156,8 +156,8 @@ def _write_folder(made: Path, manifest: Mapping[str, Any], state: Mapping[str, T
     missing = model.load_state_dict(dict(state), strict=False).missing_keys
     assert set(missing) <= {"lm_head.weight"}, missing
     model.tie_weights()
-    model.save_pretrained(made)
-    (made / ORIGIN).write_text(json.dumps({"file": FILE, "bytes": manifest["bytes"]}))
+    model.save_pretrained(target)
+    (target / ORIGIN).write_text(json.dumps({"file": FILE, "bytes": manifest["bytes"]}))
 
 
 def ids_of_texts(folder: Path) -> dict[str, np.ndarray]:
@@ -180,9 +180,9 @@ def ids_of_texts(folder: Path) -> dict[str, np.ndarray]:
         "plays": (folder / "tinyshakespeare/input.txt").read_text(),
     }
     ids = {name: _ids(tokenizer, text) for name, text in texts.items()}
-    seen = {name: _taught_on(tokenizer, ids[name]) for name in TAUGHT}
-    known = common_words(seen.values())
-    return ids | {f"{name}{SPACED}": _ids(tokenizer, word_level(text, known)) for name, text in seen.items()}
+    taught = {name: _taught_on(tokenizer, ids[name]) for name in TAUGHT}
+    known = common_words(taught.values())
+    return ids | {f"{name}{SPACED}": _ids(tokenizer, word_level(text, known)) for name, text in taught.items()}
 
 
 def _ids(tokenizer: Any, text: str) -> np.ndarray:

@@ -110,41 +110,43 @@ class Classroom:
 
     def rows(self, title: str, model: nn.Module) -> list[Figures]:
         """Every text at every length."""
-        found = []
+        rows = []
         for (name, length), some in self.sets.items():
             paired = compared(losses_of(model, some), self.before[name, length], length)
-            found.append({"model": title, "text": name, "length": length, **asdict(paired)})
+            rows.append({"model": title, "text": name, "length": length, **asdict(paired)})
             say(f"{title}, {name}, {length} tokens: {paired.sentence}")
-        return found
+        return rows
 
 
 def teach(measured: DeviceRun, reserve: float = 0.0) -> None:
     """Texts tried shortly, the best taught longer, judged, and the control: each kept as soon as it is there."""
     if measured.left() < LEAST or {"taught", "control"} <= measured.known().keys():
         return
-    room = Classroom(measured)
+    classroom = Classroom(measured)
     times = TeachingTimes.within(measured.left() - reserve)
-    measured.step("cut, not taught", lambda: room.rows("cut", room.student(cut=True)))
-    measured.step("its own text", lambda: room.write(times.own))
-    for text in room.lessons:
-        measured.step(f"taught on texts {text}", lambda text=text: _trial(room, text, times.trial))
+    measured.step("cut, not taught", lambda: classroom.rows("cut", classroom.student(cut=True)))
+    measured.step("its own text", lambda: classroom.write(times.own))
+    for text in classroom.lessons:
+        measured.step(f"taught on texts {text}", lambda text=text: _trial(classroom, text, times.trial))
     known = measured.known()
     tried = {
-        text: known[name]["valid"]["ratio"] for text in room.lessons if (name := f"taught on texts {text}") in known
+        text: known[name]["valid"]["ratio"]
+        for text in classroom.lessons
+        if (name := f"taught on texts {text}") in known
     }
     best = min(tried, key=lambda text: tried[text]) if tried else LESSONS[1]
-    measured.step("taught", lambda: _lesson(room, "cut and taught", best, times.whole), least=LEAST)
-    measured.step("control", lambda: _lesson(room, "original taught alike", best, times.control), least=LEAST)
+    measured.step("taught", lambda: _lesson(classroom, "cut and taught", best, times.whole), least=LEAST)
+    measured.step("control", lambda: _lesson(classroom, "original taught alike", best, times.control), least=LEAST)
 
 
-def _trial(room: Classroom, text: str, seconds: float) -> Figures:
-    found = room.taught(room.student(cut=True), text, room.measured.sizes.steps, seconds)
-    say(f"texts {text}: {found['steps']} steps, validation x {found['valid']['ratio']:.4f}")
-    return found
+def _trial(classroom: Classroom, text: str, seconds: float) -> Figures:
+    taught = classroom.taught(classroom.student(cut=True), text, classroom.measured.sizes.steps, seconds)
+    say(f"texts {text}: {taught['steps']} steps, validation x {taught['valid']['ratio']:.4f}")
+    return taught
 
 
-def _lesson(room: Classroom, title: str, text: str, seconds: float) -> Figures:
-    student = room.student(cut=title.startswith("cut"))
-    found = room.taught(student, text, room.measured.sizes.steps, seconds)
-    say(f"{title}: {found['steps']} steps in {found['seconds']:.0f} s, validation x {found['valid']['ratio']:.4f}")
-    return found | {"rows": room.rows(title, student)}
+def _lesson(classroom: Classroom, title: str, text: str, seconds: float) -> Figures:
+    student = classroom.student(cut=title.startswith("cut"))
+    taught = classroom.taught(student, text, classroom.measured.sizes.steps, seconds)
+    say(f"{title}: {taught['steps']} steps in {taught['seconds']:.0f} s, validation x {taught['valid']['ratio']:.4f}")
+    return taught | {"rows": classroom.rows(title, student)}

@@ -27,26 +27,26 @@ def two_cores(measured: DeviceRun, lengths: tuple[int, int] = (512, 2048), threa
     A form that is there whole is not taken again, and one that was cut short goes on.
     """
     torch.set_num_threads(threads)
-    for way, tokens, some in (("quick", QUICK, lengths[:1]), ("full", FULL, lengths)):
-        known = measured.known().get(way, {})
+    for form, tokens, some in (("quick", QUICK, lengths[:1]), ("full", FULL, lengths)):
+        known = measured.known().get(form, {})
         if measured.left() > 20 and len(known.get("rows", ())) < len(trials(some)):
             splits = [split(measured, length, tokens) for length in some]
-            measured.keep(way, _timed(measured, splits, measured.path.with_name(f"bench_{way}.json")))
+            measured.keep(form, _timed(measured, splits, measured.path.with_name(f"bench_{form}.json")))
 
 
 def _timed(measured: DeviceRun, splits: list[TextSplit], path: Path) -> Figures:
     clock = time.perf_counter()
-    found = benched(
+    bench = benched(
         lambda split: calibrated(measured.name, split, keep=KEEP, say=sometimes(16)),
         splits,
         out=path,
         say=say,
         enough=lambda: measured.left() < 20,
     )
-    whole = len(trials(tuple(s.judging.shape[1] for s in splits)))
-    took = {"seconds": time.perf_counter() - clock, "cpu seconds": processor_seconds(found)}
-    say(f"{len(found['rows'])} of {whole} rows in {json.dumps(took)}")
-    return found | {"took": took, "of": whole, "threads": torch.get_num_threads()}
+    planned = len(trials(tuple(s.judging.shape[1] for s in splits)))
+    took = {"seconds": time.perf_counter() - clock, "cpu seconds": processor_seconds(bench)}
+    say(f"{len(bench['rows'])} of {planned} rows in {json.dumps(took)}")
+    return bench | {"took": took, "of": planned, "threads": torch.get_num_threads()}
 
 
 def processor_seconds(found: MethodBench) -> float:
@@ -60,5 +60,5 @@ def processor_seconds(found: MethodBench) -> float:
 def split(measured: DeviceRun, length: int, tokens: tuple[int, int]) -> TextSplit:
     valid = windows(measured.texts["valid"], length)
     part = max(1, len(valid) // 5)
-    found = (valid[:-part], tokens[0]), (valid[-part:], CHOSEN * length)
-    return TextSplit(*(spread(w, n) for w, n in (*found, (windows(measured.texts["test"], length), tokens[1]))))
+    parts = (valid[:-part], tokens[0]), (valid[-part:], CHOSEN * length)
+    return TextSplit(*(spread(w, n) for w, n in (*parts, (windows(measured.texts["test"], length), tokens[1]))))

@@ -32,8 +32,8 @@ def _words(text: str) -> list[str]:
 
 def common_words(texts: Iterable[str]) -> frozenset[str]:
     """The words that are seen often enough to be known."""
-    seen = Counter(word for text in texts for word in _words(text))
-    return frozenset(word for word, count in seen.items() if count >= RAREST)
+    counts = Counter(word for text in texts for word in _words(text))
+    return frozenset(word for word, count in counts.items() if count >= RAREST)
 
 
 def word_level(text: str, known: frozenset[str]) -> str:

@@ -96,11 +96,11 @@ class Place:
     def lawful(self, study: Study, name: str) -> dict[str, Any]:
         """What a study says, its page beside it; a refusal is a finding too, and the rows are kept either way."""
         try:
-            found = fitted(study)
+            findings = fitted(study)
             page = self.store / f"{name.lower()}.html"
             write_article(page, rate_page(study, command=f"headcount fit {self.store / name.lower()} --learning-rate"))
-            says: dict[str, Any] = {**found.as_row(), "page": str(page)}
-            print(found.sentence)
+            says: dict[str, Any] = {**findings.as_row(), "page": str(page)}
+            print(findings.sentence)
         except ValueError as problem:
             says = {"refused": str(problem)}
             print(f"refused: {problem}")
@@ -170,12 +170,12 @@ class Place:
         if self.tiny:
             recipe = Recipe(samples=256, validation=64, epochs=4, batch=64, evaluations=2)
             grid = replace(grid, lengths=(4,), seeds=2, heads=grid.heads[-2:], recipe=recipe)
-        asked = grid.sweep()
-        several = replace(asked, members=tuple(replace(m, lr=r) for m in asked.members for r in TABLE_RATES))
+        spec = grid.sweep()
+        several = replace(spec, members=tuple(replace(m, lr=r) for m in spec.members for r in TABLE_RATES))
         everything = run(several, store, device=self.device, on_progress=bar)
         searched, short = (
-            run(replace(asked, search=RateSearch(TABLE_RATES, share)), store, device=self.device, on_progress=bar)
-            for share in (1.0, 0.25)
+            run(replace(spec, search=RateSearch(TABLE_RATES, length_share)), store, device=self.device, on_progress=bar)
+            for length_share in (1.0, 0.25)
         )
         best, rates = _best_rate_rows(everything)
         studies = {"one rate": everything.where(lr=grid.lr), "best of seven": best, "searched": searched}
@@ -202,13 +202,13 @@ def _best_rate_rows(study: Study) -> tuple[Study, list[dict[str, Any]]]:
     cells: dict[tuple[int, int], dict[float, list[Any]]] = {}
     for row in study:
         cells.setdefault((row["length"], row["heads"]), {}).setdefault(row["lr"], []).append(row)
-    kept, rates = [], []
+    best_rows, rates = [], []
     for (length, heads), by_rate in sorted(cells.items()):
         lr = min(by_rate, key=lambda rate: sum(_nmse(row) for row in by_rate[rate]))
-        kept += by_rate[lr]
+        best_rows += by_rate[lr]
         ends = lr in (min(by_rate), max(by_rate))
         rates.append({"length": length, "heads": heads, "lr": lr, "at_end": ends})
-    return Study(tuple(kept), study.spec, study.environment, study.name), rates
+    return Study(tuple(best_rows), study.spec, study.environment, study.name), rates
 
 
 def _nmse(row: Any) -> float:
@@ -217,13 +217,13 @@ def _nmse(row: Any) -> float:
 
 
 def _knee(study: Study, retrievals: int) -> dict[str, Any]:
-    found = knee(study, predicted=retrievals)
+    heads = knee(study, predicted=retrievals)
     cells: dict[str, list[float]] = {}
     for row in study:
         cells.setdefault(f"T {row['length']}, h {row['heads']}", []).append(_nmse(row))
     numbers = {cell: {"median": median(values), "best": min(values)} for cell, values in cells.items()}
     diverged = sum(row["status"] == "diverged" for row in study)
-    return {**found.as_row(), "sentence": found.sentence, "cells": numbers, "runs": len(study), "lost": diverged}
+    return {**heads.as_row(), "sentence": heads.sentence, "cells": numbers, "runs": len(study), "lost": diverged}
 
 
 def _slope(study: Study) -> dict[str, Any]:
@@ -261,17 +261,19 @@ def main() -> None:
     options.add_argument("--out", type=Path, default=None, help="docs/data/lr_law.json; nowhere with --tiny")
     options.add_argument("--lengths", default="8,32", help="of the tables")
     options.add_argument("--epochs", type=int, default=None, help="of the tables: the published ones unless said")
-    given = options.parse_args()
-    out = given.out or (None if given.tiny else DATA / "lr_law.json")
-    lengths = tuple(int(length) for length in given.lengths.split(","))
-    place = Place(given.device, given.tiny, given.store / ("tiny" if given.tiny else "full"), lengths, given.epochs)
-    for name in [p for p in PARTS if p != "small"] if given.part == "all" else [given.part]:
+    chosen = options.parse_args()
+    out = chosen.out or (None if chosen.tiny else DATA / "lr_law.json")
+    lengths = tuple(int(length) for length in chosen.lengths.split(","))
+    place = Place(
+        chosen.device, chosen.tiny, chosen.store / ("tiny" if chosen.tiny else "full"), lengths, chosen.epochs
+    )
+    for name in [p for p in PARTS if p != "small"] if chosen.part == "all" else [chosen.part]:
         began = time.perf_counter()
         says = PARTS[name](place)
         facts = {
             "date": today(),
             "device": torch.cuda.get_device_name()
-            if given.device.startswith("cuda")
+            if chosen.device.startswith("cuda")
             else platform.processor() or "cpu",
             "torch": torch.__version__,
             "command": " ".join(["python -m studies.laws.lr_law", *sys.argv[1:]]),

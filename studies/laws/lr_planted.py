@@ -126,13 +126,13 @@ def covered(kind: Planted, studies: int, seed: int = 0, resamples: int = 200) ->
 def _one(kind: Planted, generator: np.random.Generator, resamples: int) -> bool:
     """Whether best_rate's interval holds the optimum of a cell of its own, without scatter between cells."""
     alone = Planted(kind.curvature, kind.noise, 0.0, kind.seeds, kind.loss, (2000,), (700,), kind.rates)
-    found = best_rate(alone.study(generator), resamples=resamples).rate
-    return found.low <= math.exp(kind.optimum(2000, 700)) <= found.high
+    rate = best_rate(alone.study(generator), resamples=resamples).rate
+    return rate.low <= math.exp(kind.optimum(2000, 700)) <= rate.high
 
 
 def _holds(law: RateLaw, name: str, planted: float) -> bool:
-    found = getattr(law, name)
-    return found.low <= planted <= found.high
+    exponent = getattr(law, name)
+    return exponent.low <= planted <= exponent.high
 
 
 def _median(values: Sequence[float]) -> float | None:
@@ -143,24 +143,24 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--studies", type=int, default=100)
     options.add_argument("--out", type=Path, default=None)
-    given = options.parse_args()
+    chosen = options.parse_args()
     began = time.perf_counter()
-    results = {name: {**asdict(kind), **covered(kind, given.studies)} for name, kind in KINDS.items()}
+    results = {name: {**asdict(kind), **covered(kind, chosen.studies)} for name, kind in KINDS.items()}
     for name, row in results.items():
         print(
             f"{name:40} parameters {row['parameters']}, steps {row['steps']}, best_rate {row['best_rate']} "
             f"of {row['studies']}; {row['refused']} refused; extrapolated steps {row['extrapolated_median_steps']} "
             f"({row['extrapolated_steps_covered']} of {row['extrapolated']} cover)"
         )
-    whole = {
+    content = {
         "date": f"{time.strftime('%Y-%m-%d', time.gmtime())}",
-        "command": f"python -m studies.laws.lr_planted --studies {given.studies}",
+        "command": f"python -m studies.laws.lr_planted --studies {chosen.studies}",
         "seconds": round(time.perf_counter() - began, 1),
         "planted": {"parameters": PUBLISHED.parameters, "steps": PUBLISHED.steps},
         "kinds": results,
     }
-    if given.out:
-        given.out.write_text(json.dumps(whole, indent=1) + "\n")
+    if chosen.out:
+        chosen.out.write_text(json.dumps(content, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -81,8 +81,8 @@ class LawRow:
 
 def laws(data: Path) -> list[LawRow]:
     """Every law that the committed data speak of; one whose data are missing stands as not measured."""
-    rooms = (_head_count, _text, _allocation, _learning_rate, _in_context, _consistency)
-    return [row for room in rooms for row in room(data)]
+    sections = (_head_count, _text, _allocation, _learning_rate, _in_context, _consistency)
+    return [row for section in sections for row in section(data)]
 
 
 def page(data: Path) -> str:
@@ -91,11 +91,11 @@ def page(data: Path) -> str:
     measured = [row for row in rows if row.claim is not None]
     words = [row.verdict for row in measured]
     counts = {w: words.count(w) for w in dict.fromkeys(words)}
-    told = ", ".join(f"{n} {SEVERAL.get(word, word)}" for word, n in counts.items())
-    lead = f"So: {len(measured)} laws measured: {told}."
+    tally = ", ".join(f"{n} {SEVERAL.get(word, word)}" for word, n in counts.items())
+    lead = f"So: {len(measured)} laws measured: {tally}."
     sections = [
-        _section(room, [row for row in rows if row.room == room], _optimal(data) if room == IN_CONTEXT else "")
-        for room in dict.fromkeys(r.room for r in rows)
+        _section(section, [row for row in rows if row.room == section], _optimal(data) if section == IN_CONTEXT else "")
+        for section in dict.fromkeys(r.room for r in rows)
     ]
     sections += [*_contrast(data), *_rates(data)]
     return article(
@@ -113,29 +113,29 @@ def _optimal(data: Path) -> str:
     path = data / "icl.json"
     if not path.is_file():
         return ""
-    said = []
+    phrases = []
     for attention in ("linear", "softmax"):
         ratios = bayes_ratios(_kept(path), attention, 0)
         if ratios:
-            said.append(f"{attention} attention {min(ratios.values()):.2f} to {max(ratios.values()):.2f}")
-    if not said:
+            phrases.append(f"{attention} attention {min(ratios.values()):.2f} to {max(ratios.values()):.2f}")
+    if not phrases:
         return ""
     return (
         f"Of the linear teacher the best answer is known, the posterior mean. Median errors of trained networks at "
-        f"{min(ratios)} to {max(ratios)} examples are so many times its error: {', '.join(said)}. Near 1 they are "
+        f"{min(ratios)} to {max(ratios)} examples are so many times its error: {', '.join(phrases)}. Near 1 they are "
         "Bayes-optimal, and their exponent in the context is that of the best answer, 1 in the end."
     )
 
 
-def _section(room: str, rows: list[LawRow], more: str = "") -> Passage:
+def _section(section: str, rows: list[LawRow], more: str = "") -> Passage:
     commands = dict.fromkeys(row.command for row in rows)
     shown = tuple(
         {"law": row.law, "claimed": row.claimed, "measured": row.measured_within}
         | {"verdict": row.verdict, "reason": row.reason}
         for row in rows
     )
-    words = (WORDS[room], more) if more else (WORDS[room],)
-    return Passage(room, words, rows=shown, columns=COLUMNS, code="\n".join(commands))
+    words = (WORDS[section], more) if more else (WORDS[section],)
+    return Passage(section, words, rows=shown, columns=COLUMNS, code="\n".join(commands))
 
 
 WORDS = {
@@ -169,8 +169,8 @@ WORDS = {
 
 def _head_count(data: Path) -> Iterator[LawRow]:
     study = read_study(data / "head_count.json")
-    found = knee(study)
-    yield LawRow("Head count", "heads at the knee", str(found.predicted), found.text, found.interval, found.judged(),
+    count = knee(study)
+    yield LawRow("Head count", "heads at the knee", str(count.predicted), count.text, count.interval, count.judged(),
                  "headcount sweep examples/head_count.toml --device cuda && headcount fit RUN")  # fmt: skip
 
 
@@ -180,12 +180,12 @@ def _text(data: Path) -> Iterator[LawRow]:
         return
     every = {(h, t): 1 - float(np.mean(v)) for (h, t), v in record.measured.tables["Table 6"].items() if h in FITTED}
     cells = {key: error for key, error in every.items() if error > 0}
-    found = fit_error_law(cells)
+    law = fit_error_law(cells)
     rest = [fit_error_law({k: v for k, v in cells.items() if k != left}).delta for left in cells]
-    low, high = min(*rest, found.delta), max(*rest, found.delta)
-    seen = Evidence(planned=len(every), entered=len(cells), interval=(low, high))
-    claim = judged("delta", judge(TEXT_DELTA, low, high), seen, Comparison("Figure 2b", "printed"))
-    yield LawRow("Text error law", "delta: how heads lose to the length", f"{TEXT_DELTA}", f"{found.delta:.3f}",
+    low, high = min(*rest, law.delta), max(*rest, law.delta)
+    evidence = Evidence(planned=len(every), entered=len(cells), interval=(low, high))
+    claim = judged("delta", judge(TEXT_DELTA, low, high), evidence, Comparison("Figure 2b", "printed"))
+    yield LawRow("Text error law", "delta: how heads lose to the length", f"{TEXT_DELTA}", f"{law.delta:.3f}",
                  _span(low, high), claim, record.command)  # fmt: skip
 
 
@@ -199,10 +199,10 @@ def _allocation(data: Path) -> Iterator[LawRow]:
         (slope, _), spread = np.polyfit(np.log(sizes), np.log(norms), 1, cov=True)
         error = 2 * float(np.sqrt(spread[0, 0]))
         ends = slope - error, slope + error
-        seen = Evidence(
+        evidence = Evidence(
             planned=len(sizes), entered=len(sizes), interval=ends, sizes=f"at lengths {min(sizes)} to {max(sizes)}"
         )
-        claim = judged("the slope", judge(-1.0, *ends), seen, Comparison("1/length", "printed"))
+        claim = judged("the slope", judge(-1.0, *ends), evidence, Comparison("1/length", "printed"))
         yield LawRow("Allocation", f"Jacobian against length, {layer}", "-1", f"{slope:.2f}",
                      _span(*ends), claim, record.command)  # fmt: skip
 
@@ -211,21 +211,21 @@ def _learning_rate(data: Path) -> Iterator[LawRow]:
     path = data / "lr_law.json"
     parts = json.loads(path.read_text()) if path.is_file() else {}
     command = "python -m studies.laws.lr_law"
-    found = [(name, law, part) for name, part in parts.items() for law in part.get("laws", [])]
-    for name, law, part in found:
+    fitted = [(name, law, part) for name, part in parts.items() for law in part.get("laws", [])]
+    for name, law, part in fitted:
         task, note = name.replace("_", " "), ", biased" if law["biased"] else ""
         runs, lost = law.get("runs", 0), law.get("diverged", 0)
         for size, claimed in RATE_POWERS.items():
             ends = law[f"{size}_low"], law[f"{size}_high"]
-            seen = Evidence(planned=runs, entered=runs, diverged=lost, interval=ends, level=0.95)
+            evidence = Evidence(planned=runs, entered=runs, diverged=lost, interval=ends, level=0.95)
             beside = Comparison("Equation 6", "printed")
-            claim = judged("the power", judge(claimed, *ends), seen, beside)
+            claim = judged("the power", judge(claimed, *ends), evidence, beside)
             if law["biased"]:
                 why = "the extrapolated road is biased, and is shown beside the trained one"
                 claim = replace(claim, predicate=Predicate.NOT_COMPARABLE, reason=why)
             yield LawRow("Learning rate", f"rate against {size}, {task} ({law['road']}{note})", f"{claimed:.3f}",
                          f"{law[size]:.3f}", _span(*ends), claim, part.get("command", command))  # fmt: skip
-    if not found:
+    if not fitted:
         for size, claimed in RATE_POWERS.items():
             yield LawRow("Learning rate", f"rate against {size}", f"{claimed:.3f}", "-", "-", None, command)
     yield from _factors(parts)
@@ -234,12 +234,12 @@ def _learning_rate(data: Path) -> Iterator[LawRow]:
 def _factors(parts: dict[str, Any]) -> Iterator[LawRow]:
     """The best rate against width, with and without the factors that should hold it still, study by study."""
     for name, study in WIDTH_STUDIES.items():
-        for arm, (said, claimed, *ends) in ARMS.items():
+        for arm, (kind, claimed, *ends) in ARMS.items():
             part = parts.get(name, {})
-            if "slope" in (found := part.get(arm, {})):
-                rows: Any = tuple(dict(zip(found["columns"], row, strict=True)) for row in found["rows"])
+            if "slope" in (measured := part.get(arm, {})):
+                rows: Any = tuple(dict(zip(measured["columns"], row, strict=True)) for row in measured["rows"])
                 slope = paired_width_slope(Study(rows))
-                yield LawRow("Learning rate", f"rate against width, {said}, {study}", claimed, f"{slope.value:.3f}",
+                yield LawRow("Learning rate", f"rate against width, {kind}, {study}", claimed, f"{slope.value:.3f}",
                              _span(slope.low, slope.high), _factor_claim(slope, Study(rows), *ends),
                              part["command"])  # fmt: skip
 
@@ -248,7 +248,7 @@ def _factor_claim(slope: Estimate, study: Study, least: float, most: float) -> C
     """The verdict on a slope of a limit of large widths, at the widths that were trained."""
     widths = study.values("width")
     lost = sum(row.get("status") == "diverged" for row in study)
-    seen = Evidence(
+    evidence = Evidence(
         planned=len(study),
         entered=len(study),
         interval=(slope.low, slope.high),
@@ -256,7 +256,7 @@ def _factor_claim(slope: Estimate, study: Study, least: float, most: float) -> C
         sizes=f"at widths {min(widths)} to {max(widths)}",
     )
     read = _within(slope, least, most)
-    claim = judged("the slope", read, seen, Comparison("the limit of large widths", "printed"))
+    claim = judged("the slope", read, evidence, Comparison("the limit of large widths", "printed"))
     # Rates beyond the best are tried in order to break: what diverges there is the right end of the range.
     broke = f"; {lost} of {len(study)} runs broke, at rates too large" if lost else ""
     return replace(claim, reason=claim.reason + broke)
@@ -296,11 +296,13 @@ def _consistency(data: Path) -> Iterator[LawRow]:
     cells = record.measured.tables["decay exponents"]
     for case in (*NOISY, *QUIET):
         value, low, high, claimed = (cells[case.name, c][0] for c in ("decay", "low", "high", "claimed"))
-        seen = Evidence(interval=(low, high), level=0.95, sizes=f"at lengths {case.lengths[0]} to {case.lengths[-1]}")
+        evidence = Evidence(
+            interval=(low, high), level=0.95, sizes=f"at lengths {case.lengths[0]} to {case.lengths[-1]}"
+        )
         basis, beside = Basis("measured"), Comparison("the abstract", "printed", statement="ours")
         side = "below" if high < claimed else "not below"
         why = f"{side} it, but the abstract speaks of errors at the tokens given and this is one at new points"
-        claim = Claim(case.name, Predicate.NOT_COMPARABLE, None, basis, None, (), beside, seen, why)
+        claim = Claim(case.name, Predicate.NOT_COMPARABLE, None, basis, None, (), beside, evidence, why)
         yield LawRow("Consistency", case.name, f"{claimed:.3f}", f"{value:.3f}", _span(low, high), claim,
                      record.command)  # fmt: skip
 
@@ -331,14 +333,14 @@ RATES = {  # columns of the table, as studies.laws.lr_law names them
 def _rates(data: Path) -> list[Passage]:
     """Tables 2 to 4 of the head-count paper by how the rate was chosen: is a knee a bad learning rate?"""
     path = data / "lr_law.json"
-    made = json.loads(path.read_text()).get("tables") if path.is_file() else None
-    if made is None:
+    stored = json.loads(path.read_text()).get("tables") if path.is_file() else None
+    if stored is None:
         return []
-    tables = {name: found for name, found in made.items() if name.startswith("table-")}
+    tables = {name: table for name, table in stored.items() if name.startswith("table-")}
     rows = [
-        {"table": f"Table {name[-1]}", "proved": str(found["retrievals"])}
-        | {label: _enough(found["knees"][label]) for label in RATES}
-        for name, found in tables.items()
+        {"table": f"Table {name[-1]}", "proved": str(table["retrievals"])}
+        | {label: _enough(table["knees"][label]) for label in RATES}
+        for name, table in tables.items()
     ]
     first = next(iter(tables.values()))
     cost = f"{first['search']['cost']:.1f} and {first['short search']['cost']:.1f} times"
@@ -354,8 +356,8 @@ def _rates(data: Path) -> list[Passage]:
     return [Passage("A knee is not a bad learning rate", (words,), rows=tuple(rows), columns=columns)]
 
 
-def _enough(found: dict[str, Any]) -> str:
-    return f"{found['text']} [{found['low']}, " + ("...)" if found["high"] is None else f"{found['high']}]")
+def _enough(heads: dict[str, Any]) -> str:
+    return f"{heads['text']} [{heads['low']}, " + ("...)" if heads["high"] is None else f"{heads['high']}]")
 
 
 def _record(data: Path, name: str) -> Record | None:
@@ -370,8 +372,8 @@ def _date(data: Path) -> str:
     more: list[dict[str, Any]] = []
     for name in ("icl.json", "lr_law.json"):
         if (data / name).is_file():
-            kept = json.loads((data / name).read_text())
-            more += [kept] if "date" in kept else list(kept.values())
+            stored = json.loads((data / name).read_text())
+            more += [stored] if "date" in stored else list(stored.values())
     return max(dates + [part["date"] for part in more if "date" in part])
 
 

@@ -120,8 +120,8 @@ def made(family: str, seed: int = 0, dtype: torch.dtype = torch.float64) -> Any:
     import transformers
 
     kind = transformers.CONFIG_MAPPING[family]
-    given = {**SMALL, **OWN.get(family, {})}
-    config: Any = kind(**{key: value for key, value in given.items() if value is not LEFT_OUT})
+    fields = {**SMALL, **OWN.get(family, {})}
+    config: Any = kind(**{key: value for key, value in fields.items() if value is not LEFT_OUT})
     torch.manual_seed(seed)
     decoders: Any = transformers.MODEL_FOR_CAUSAL_LM_MAPPING
     encoders: Any = transformers.MODEL_MAPPING
@@ -149,17 +149,22 @@ def looked_at(family: str, length: int = 9, dtype: torch.dtype = torch.float32) 
     except Exception as problem:
         return {"family": family, "refused": f"not built: {str(problem).strip().splitlines()[0][:120]}", "built": False}
     try:
-        found = operator(model, ids)
-        gap = found.gap / float(found.output.abs().max())
-        direction = torch.randn(found.output.shape[1], generator=torch.Generator().manual_seed(3)).to(found.output)
-        read = found.read(direction).tokens
-        off = float((read - found.contributions()[-1] @ direction).abs().max() / read.abs().max())
+        lens = operator(model, ids)
+        gap = lens.gap / float(lens.output.abs().max())
+        direction = torch.randn(lens.output.shape[1], generator=torch.Generator().manual_seed(3)).to(lens.output)
+        read = lens.read(direction).tokens
+        off = float((read - lens.contributions()[-1] @ direction).abs().max() / read.abs().max())
     except ValueError as problem:
         return {"family": family, "class": type(model).__name__, "refused": str(problem), "built": True}
     except Exception as problem:
-        said = f"{type(problem).__name__}: {str(problem).strip().splitlines()[0][:120]}"
-        return {"family": family, "class": type(model).__name__, "refused": f"the model failed: {said}", "built": True}
-    certificate = found.certificate.as_dict()
+        message = f"{type(problem).__name__}: {str(problem).strip().splitlines()[0][:120]}"
+        return {
+            "family": family,
+            "class": type(model).__name__,
+            "refused": f"the model failed: {message}",
+            "built": True,
+        }
+    certificate = lens.certificate.as_dict()
     seconds = round(time.perf_counter() - start, 2)
     return {
         "family": family,
@@ -167,7 +172,7 @@ def looked_at(family: str, length: int = 9, dtype: torch.dtype = torch.float32) 
         **certificate,
         "sum": gap,
         "read": off,
-        "together": found.together,
+        "together": lens.together,
         "s": seconds,
     }
 
@@ -180,9 +185,9 @@ def tables(rows: list[dict[str, Any]], device: str) -> str:
     ]
     refused = [(row["family"], row["refused"]) for row in rows if "refused" in row and row["built"]]
     about = f"{len(good)} families, {device}; regenerate with `python -m studies.lens.families`."
-    said = ["", "Refused, each with the line a user sees:", ""]
+    refusals = ["", "Refused, each with the line a user sees:", ""]
     head = ("family", "model", *NUMBERS.values(), "frozen")
-    return "\n".join([about, "", *table_lines(head, lines), *said, *table_lines(("family", "reason"), refused)])
+    return "\n".join([about, "", *table_lines(head, lines), *refusals, *table_lines(("family", "reason"), refused)])
 
 
 def _frozen(kinds: dict[str, int]) -> str:

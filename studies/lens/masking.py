@@ -120,13 +120,13 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[*TASKS, ENCODER])
     parser.add_argument("--inputs", type=int, default=20)
     options = parser.parse_args()
-    kept = json.loads(FILE.read_text()) if FILE.exists() else []
+    rows = json.loads(FILE.read_text()) if FILE.exists() else []
     for name in options.only:
-        found = on_sentences() if name == ENCODER else on_task(name, options.inputs)
-        found["date"] = str(date.today())
-        kept = [row for row in kept if row["name"] != name] + [found]
-        written(FILE, kept)
-        print(tables([found]), flush=True)
+        curves = on_sentences() if name == ENCODER else on_task(name, options.inputs)
+        curves["date"] = str(date.today())
+        rows = [row for row in rows if row["name"] != name] + [curves]
+        written(FILE, rows)
+        print(tables([curves]), flush=True)
     print("So: the curves are kept; `make docs` writes their tables and picture.")
 
 

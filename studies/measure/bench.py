@@ -48,15 +48,17 @@ PLAIN_HEADS = (1, 2, 4, 8), (3, 6)  # the second ones are there to judge advice 
 def runs_of(rows: Sequence[Row], scale: float = 1.0) -> list[Run]:
     """Every run, the weightiest first: real and planted sets, then undecided ones and look-ups again, short times."""
 
-    def ask(name: str, seconds: float) -> Run:
+    def timed_run(name: str, seconds: float) -> Run:
         return Run(name, budget=max(2.0, seconds * scale))
 
-    first = [ask(one.name, REAL_SECONDS) for one in REAL] + [ask(one.name, PLANTED_SECONDS) for one in PLANTED]
+    first = [timed_run(one.name, REAL_SECONDS) for one in REAL] + [
+        timed_run(one.name, PLANTED_SECONDS) for one in PLANTED
+    ]
     form = first[0].form
     undecided = {row["set"] for row in rows if row["form"] == form and row["verdict"] == "cannot say yet"}
-    again = [replace(ask(one.name, LONGER), workers=MORE_WORKERS) for one in REAL if one.name in undecided]
-    again += [replace(ask(name, seconds), workers=MORE_WORKERS) for name, seconds in LOOK_UPS.items()]
-    again += [ask(name, seconds) for name, seconds in SHORT_RUNS]
+    again = [replace(timed_run(one.name, LONGER), workers=MORE_WORKERS) for one in REAL if one.name in undecided]
+    again += [replace(timed_run(name, seconds), workers=MORE_WORKERS) for name, seconds in LOOK_UPS.items()]
+    again += [timed_run(name, seconds) for name, seconds in SHORT_RUNS]
     busy = [Run(one.name, "busy", budget=PLANTED_SECONDS * scale) for one in PLANTED]
     plain = [Run(one.name, "plain", heads=heads) for heads in PLAIN_HEADS for one in REAL]
     return [*first, *sorted(again, key=lambda run: -(run.budget or 0.0)), *busy, *plain]
@@ -64,31 +66,31 @@ def runs_of(rows: Sequence[Row], scale: float = 1.0) -> list[Run]:
 
 def main() -> None:
     """Every run that is not kept yet, written as it comes."""
-    given = _arguments()
-    here, absent = sets_at(given.data)
-    if given.one:
-        _one(given, {one.name: one for one in here})
+    options = _arguments()
+    sets, absent = sets_at(options.data)
+    if options.one:
+        _one(options, {one.name: one for one in sets})
     else:
-        _all(given, here, absent)
+        _all(options, sets, absent)
 
 
-def _all(given: argparse.Namespace, here: Sequence[BenchSet], absent: Sequence[str]) -> None:
+def _all(options: argparse.Namespace, sets: Sequence[BenchSet], absent: Sequence[str]) -> None:
     if absent:
         print(f"not run, for they are not there: {', '.join(absent)}")
-    names = [one.name for one in here if not given.only or one.name in given.only]
-    wanted = partial(runs_of, scale=given.scale)
-    if given.quick or given.steps:
-        steps = given.steps or QUICK.steps
-        some = here if given.splits else PLANTED
-        fixed = [Run(one.name, steps=steps, draw=given.draw, splits=given.splits) for one in some]
+    names = [one.name for one in sets if not options.only or one.name in options.only]
+    wanted = partial(runs_of, scale=options.scale)
+    if options.quick or options.steps:
+        steps = options.steps or QUICK.steps
+        some = sets if options.splits else PLANTED
+        fixed = [Run(one.name, steps=steps, draw=options.draw, splits=options.splits) for one in some]
         wanted = lambda rows: fixed  # noqa: E731
-    until = time.monotonic() + given.seconds
+    until = time.monotonic() + options.seconds
     print(f"a contest of 20 steps took {_warm():.1f} s", flush=True)
     with TemporaryDirectory() as folder:
-        pool = Pool(given.kept, until, Path(folder), read_rows(given.kept))
-        pool.run(_lanes(given), lambda rows: [run for run in wanted(rows) if run.set in names])
+        pool = Pool(options.kept, until, Path(folder), read_rows(options.kept))
+        pool.run(_lanes(options), lambda rows: [run for run in wanted(rows) if run.set in names])
     left = [f"{run.set} ({run.form})" for run in wanted(pool.rows) if run.set in names and not pool.has(run)]
-    print(f"{len(pool.rows)} rows in {given.kept}; left: {', '.join(left) or 'nothing'}")
+    print(f"{len(pool.rows)} rows in {options.kept}; left: {', '.join(left) or 'nothing'}")
 
 
 def _warm() -> float:
@@ -100,46 +102,46 @@ def _warm() -> float:
     return time.monotonic() - began
 
 
-def _lanes(given: argparse.Namespace) -> list[Lane]:
+def _lanes(options: argparse.Namespace) -> list[Lane]:
     cores = sorted(os.sched_getaffinity(0))
-    apart = cores[-BUSY_CORES:] if given.busy else []
+    apart = cores[-BUSY_CORES:] if options.busy else []
     free = [core for core in cores if core not in apart] or cores
-    data = ["--data", str(given.data)] if given.data else []
-    lanes = [Lane("ask", max(WORKERS, given.cores), free, data)]
-    if given.busy:
+    data = ["--data", str(options.data)] if options.data else []
+    lanes = [Lane("ask", max(WORKERS, options.cores), free, data)]
+    if options.busy:
         lanes.append(Lane("busy", BUSY_AT_ONCE, apart, data))
-    if given.gpu:
-        steps = ["--steps", str(max(20, round(PLAIN_STEPS * given.scale))), "--device", given.device]
-        graphs = ["--graphs"] if given.device == "cuda" and _graphs_work() else []
-        lanes.append(Lane("plain", given.gpu, free, [*data, *steps, *graphs]))
+    if options.gpu:
+        steps = ["--steps", str(max(20, round(PLAIN_STEPS * options.scale))), "--device", options.device]
+        graphs = ["--graphs"] if options.device == "cuda" and _graphs_work() else []
+        lanes.append(Lane("plain", options.gpu, free, [*data, *steps, *graphs]))
     return lanes
 
 
 def _graphs_work() -> bool:
-    found = subprocess.run([sys.executable, "-m", "studies.measure.plain"], capture_output=True, text=True, timeout=120)
-    print(f"CUDA graphs: {found.stdout.strip() or found.stderr[-300:]}", flush=True)
-    return found.returncode == 0
+    check = subprocess.run([sys.executable, "-m", "studies.measure.plain"], capture_output=True, text=True, timeout=120)
+    print(f"CUDA graphs: {check.stdout.strip() or check.stderr[-300:]}", flush=True)
+    return check.returncode == 0
 
 
-def _one(given: argparse.Namespace, sets: dict[str, BenchSet]) -> None:
+def _one(options: argparse.Namespace, sets: dict[str, BenchSet]) -> None:
     """What a process of the pool does: one run, its rows appended as they come.
 
     Where a graph cannot be recorded, the process begins anew without graphs.
     """
     torch.set_num_threads(1)
-    said = json.loads(given.one)
-    run = Run(**said | {"heads": tuple(said["heads"])})
-    kept = [*read_rows(given.kept), *map(json.loads, given.rows.read_text().splitlines())]
-    way = PlainWay(given.steps, given.device, given.graphs)
+    fields = json.loads(options.one)
+    run = Run(**fields | {"heads": tuple(fields["heads"])})
+    known = [*read_rows(options.kept), *map(json.loads, options.rows.read_text().splitlines())]
+    plain_way = PlainWay(options.steps, options.device, options.graphs)
     try:
-        with given.rows.open("a") as file:
+        with options.rows.open("a") as file:
             for row in (
-                plain_rows(run, sets[run.set], kept, way) if run.kind == "plain" else [asked(run, sets[run.set])]
+                plain_rows(run, sets[run.set], known, plain_way) if run.kind == "plain" else [asked(run, sets[run.set])]
             ):
                 file.write(json.dumps(row) + "\n")
                 file.flush()
     except RuntimeError as problem:
-        if not given.graphs:
+        if not options.graphs:
             raise
         print(f"without graphs, for {problem}", flush=True)
         again = [word for word in sys.argv[1:] if word != "--graphs"]
@@ -147,25 +149,25 @@ def _one(given: argparse.Namespace, sets: dict[str, BenchSet]) -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ask.add_argument("--only", action="append", help="this set alone")
-    ask.add_argument("--quick", action="store_true", help="one layer, 600 steps, five splits")
-    ask.add_argument("--steps", type=int, help="one layer, so many steps, five splits")
-    ask.add_argument("--splits", type=int, help="with --steps: one and two layers of any set, on so many splits")
-    ask.add_argument("--draw", type=int, default=0, help="planted sets of other seeds than those that rules saw")
-    ask.add_argument("--data", type=Path, help="a folder with the sets that no wheel carries")
-    ask.add_argument("--kept", type=Path, default=KEPT, help="the file of rows")
-    ask.add_argument("--seconds", type=float, default=math.inf, help="when to end")
-    ask.add_argument("--scale", type=float, default=1.0, help="of every time and of the plain encoder's steps")
-    ask.add_argument("--cores", type=int, default=1, help="cores to ask with, two for each run")
-    ask.add_argument("--busy", action="store_true", help="keep two more cores busy, and ask there as well")
-    ask.add_argument("--gpu", type=int, default=0, help="processes that train plain encoders at once")
-    ask.add_argument("--device", default="cuda", help="where plain encoders are trained")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", action="append", help="this set alone")
+    parser.add_argument("--quick", action="store_true", help="one layer, 600 steps, five splits")
+    parser.add_argument("--steps", type=int, help="one layer, so many steps, five splits")
+    parser.add_argument("--splits", type=int, help="with --steps: one and two layers of any set, on so many splits")
+    parser.add_argument("--draw", type=int, default=0, help="planted sets of other seeds than those that rules saw")
+    parser.add_argument("--data", type=Path, help="a folder with the sets that no wheel carries")
+    parser.add_argument("--kept", type=Path, default=KEPT, help="the file of rows")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="when to end")
+    parser.add_argument("--scale", type=float, default=1.0, help="of every time and of the plain encoder's steps")
+    parser.add_argument("--cores", type=int, default=1, help="cores to ask with, two for each run")
+    parser.add_argument("--busy", action="store_true", help="keep two more cores busy, and ask there as well")
+    parser.add_argument("--gpu", type=int, default=0, help="processes that train plain encoders at once")
+    parser.add_argument("--device", default="cuda", help="where plain encoders are trained")
     hidden = argparse.SUPPRESS  # for processes of the pool
-    ask.add_argument("--one", help=hidden)
-    ask.add_argument("--rows", type=Path, help=hidden)
-    ask.add_argument("--graphs", action="store_true", help=hidden)
-    return ask.parse_args()
+    parser.add_argument("--one", help=hidden)
+    parser.add_argument("--rows", type=Path, help=hidden)
+    parser.add_argument("--graphs", action="store_true", help=hidden)
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

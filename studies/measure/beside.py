@@ -55,12 +55,12 @@ def beside(row: Row, plain: Sequence[Row]) -> Beside | None:
     if not cells or "by_split" not in row:
         return None
     attends = [_cell(row["by_split"][name], row.get("parts", {}).get(name)) for name in row["attends"]]
-    ours = _preferred(attends)
-    theirs = _preferred([_cell(one["by_split"], one.get("parts")) for one in plain])
-    both = sorted(ours.keys() & theirs.keys())
+    own_errors = _preferred(attends)
+    plain_errors = _preferred([_cell(one["by_split"], one.get("parts")) for one in plain])
+    both = sorted(own_errors.keys() & plain_errors.keys())
     table = {place: mean_outer(one) for place, one in cells.items()}
-    levels = [mean_error(sum(side[split]) for split in both) for side in (ours, theirs)]
-    versus, baselines = _stored(row) or _compared(row, ours, theirs)
+    levels = [mean_error(sum(side[split]) for split in both) for side in (own_errors, plain_errors)]
+    versus, baselines = _stored(row) or _compared(row, own_errors, plain_errors)
     return Beside(row, versus, levels[0], levels[1], table, baselines)
 
 

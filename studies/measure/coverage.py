@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from scipy.special import expit, stdtrit
 
-from headcount.files import whole
+from headcount.files import atomic_write
 from headcount.measuring.paired_ratios import CONFIDENCE, paired_ratio
 
 __all__ = ["KEPT", "Design", "corrected", "covered", "designs"]
@@ -144,7 +144,7 @@ def main() -> None:
     for design in designs():
         rows.append(covered(design))
         print(json.dumps(rows[-1]), flush=True)
-    with whole(KEPT) as scratch:
+    with atomic_write(KEPT) as scratch:
         Path(scratch).write_text(json.dumps(rows, indent=1) + "\n")
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from headcount.files import whole
+from headcount.files import atomic_write
 from headcount.numerals import counted
 from studies.measure.bench import KEPT, LONGER, REAL_SECONDS
 from studies.measure.beside import NEAR, Beside, beside, mean_outer, with_comparisons
@@ -151,25 +151,25 @@ def _busy(rows: Sequence[Row]) -> Iterable[str]:
 
 
 def _heads_in(row: Row) -> str:
-    said = _interval(row)
-    return "" if said == "-" else f", {said}"
+    interval = _interval(row)
+    return "" if interval == "-" else f", {interval}"
 
 
 def _real(rows: Sequence[Row]) -> Iterable[str]:
     names = [one.name for one in REAL]
-    asked: dict[str, Row] = {}
+    longest: dict[str, Row] = {}
     for row in sorted((row for row in rows if _of_real(row)), key=_budget):
-        asked[row["set"]] = row  # the longest budget last
+        longest[row["set"]] = row  # the longest budget last
     plain = {name: [row for row in rows if (row["set"], row["form"]) == (name, "plain")] for name in names}
-    both = {name: beside(row, plain[name]) for name, row in asked.items()}
-    found = [both[name] for name in names if both.get(name) is not None]
+    both = {name: beside(row, plain[name]) for name, row in longest.items()}
+    compared = [both[name] for name in names if both.get(name) is not None]
     yield "## Real sets\n"
     yield REAL_RULES
-    yield from _tally([one for one in found if one is not None], list(asked.values()))
-    some = [(asked[name], both[name]) for name in names if name in asked]
+    yield from _tally([one for one in compared if one is not None], list(longest.values()))
+    some = [(longest[name], both[name]) for name in names if name in longest]
     if some:
         yield _table(REAL_COLUMNS, some)
-    missing = [name for name in names if name not in asked]
+    missing = [name for name in names if name not in longest]
     if missing:
         yield f"Not run: {', '.join(missing)}. Those that no wheel of scikit-learn carries need `--data DIR`.\n"
     yield from _plain_tables(plain)
@@ -185,17 +185,17 @@ def _budget(row: Row) -> float:
     return float(number) if unit == "s" else 0.0
 
 
-def _tally(found: Sequence[Beside], asked: Sequence[Row]) -> Iterable[str]:
-    if not found:
+def _tally(compared: Sequence[Beside], rows: Sequence[Row]) -> Iterable[str]:
+    if not compared:
         return
-    standing = [one.standing for one in found]
-    near = [one.advised for one in found if one.advised is not None]
-    unsure = sum(row["verdict"] == "cannot say yet" for row in asked)
-    wrong = [one.row["set"] for one in found if one.overlooked]
+    standing = [one.standing for one in compared]
+    near = [one.advised for one in compared if one.advised is not None]
+    unsure = sum(row["verdict"] == "cannot say yet" for row in rows)
+    wrong = [one.row["set"] for one in compared if one.overlooked]
     counts = ", ".join(f"{word} in {standing.count(word)}" for word in ("no worse", "wide", "worse"))
-    yield f"Ours beside plain, of {counted(len(found), 'set')}: {counts}. Heads are advised in {len(near)} of them,"
+    yield f"Ours beside plain, of {counted(len(compared), 'set')}: {counts}. Heads are advised in {len(near)} of them,"
     yield f"near the best of the plain table in {sum(one <= NEAR for one in near)}. *Cannot say yet* on {unsure} of"
-    yield f"{len(asked)}. *Not worth it* where the plain encoder beats every baseline: {', '.join(wrong) or 'never'}.\n"
+    yield f"{len(rows)}. *Not worth it* where the plain encoder beats every baseline: {', '.join(wrong) or 'never'}.\n"
 
 
 def _plain_tables(plain: Mapping[str, Sequence[Row]]) -> Iterable[str]:
@@ -301,8 +301,8 @@ REAL_COLUMNS: tuple[tuple[str, Callable[[RealPair], Any]], ...] = (
 
 
 def _level(row: Row, *names: str) -> str:
-    found = [row["levels"][name] for name in names if row["levels"].get(name) is not None]
-    return f"{min(found):.3g}" if found else "-"
+    levels = [row["levels"][name] for name in names if row["levels"].get(name) is not None]
+    return f"{min(levels):.3g}" if levels else "-"
 
 
 def _ratio(one: Beside | None) -> str:
@@ -365,7 +365,7 @@ def main() -> None:
     write_rows(KEPT, rows)
     docs = KEPT.parents[1]
     for path, words in ((docs / "measure.md", page(KEPT.parent)), (docs / FIGURE_FILE, picture(rows).standalone())):
-        with whole(path) as scratch:
+        with atomic_write(path) as scratch:
             Path(scratch).write_text(words)
 
 

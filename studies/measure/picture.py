@@ -31,15 +31,15 @@ def picture(rows: Sequence[dict[str, Any]], width: int = 640) -> Figure:
     places = dodged([end[1] for end in ends], 15.0, frame.top + 8, frame.bottom - 4)
     body += end_labels(places, ends, list(curves), frame.right + 14) + axis_name(frame, "NMSE")
     body += ticks(frame, x, heads, "heads", None)
-    said = f"NMSE on outer parts on a logarithmic scale against heads in one layer: {', '.join(curves)}."
-    return Figure(width, round(frame.bottom) + 46, body, "NMSE against heads", said)
+    description = f"NMSE on outer parts on a logarithmic scale against heads in one layer: {', '.join(curves)}."
+    return Figure(width, round(frame.bottom) + 46, body, "NMSE against heads", description)
 
 
 def _curves(rows: Sequence[dict[str, Any]]) -> dict[str, dict[int, float]]:
-    found: dict[str, dict[int, float]] = {}
+    curves: dict[str, dict[int, float]] = {}
     rows = [row for row in rows if row.get("truth") is not None and not row["form"].endswith("busy")]
     for row in sorted(rows, key=lambda row: (row["truth"], row["steps"])):
         if row["set"].endswith(("look-up", "look-ups")):
             one_layer = {ONE_LAYER.fullmatch(name): level for name, level in row["levels"].items()}
-            found[row["set"]] = {int(name[1]): level for name, level in one_layer.items() if name}
-    return found
+            curves[row["set"]] = {int(name[1]): level for name, level in one_layer.items() if name}
+    return curves

@@ -152,9 +152,9 @@ class _Together:
     def losses_on(self, part: tuple[Tensor, ...], flat: Tensor) -> Tensor:
         """The loss of every network on a part of its own split."""
         self.net.eval()
-        found = self.losses(self.weights(flat), *(one[self.fold] for one in part))
+        losses = self.losses(self.weights(flat), *(one[self.fold] for one in part))
         self.net.train()
-        return found
+        return losses
 
     def trained(self, graphs: bool) -> Iterator[None]:
         """Train, one step between two yields; then `levels` holds every best inner loss and the outer loss there."""
@@ -255,17 +255,17 @@ def train_plain(
     groups = [_Together(sizes, folds, some, steps, device) for some in kinds]
     with sdpa_kernel(SDPBackend.MATH):
         _side_by_side(groups, device, graphs)
-    found: dict[Run, Levels] = {}
+    by_run: dict[Run, Levels] = {}
     for one in groups:
-        found |= dict(zip(one.runs, one.levels, strict=True))
-    return [found[run] for run in runs]
+        by_run |= dict(zip(one.runs, one.levels, strict=True))
+    return [by_run[run] for run in runs]
 
 
 def search_plain(
     sizes: Plain, folds: Sequence[PlainFold], steps: int, device: str = "cpu", graphs: bool = False
 ) -> list[Levels]:
     """For every fold the inner and outer loss of what the inner part prefers: a search, then two finals."""
-    settings = [PlainSetting(lr, *kept) for lr, kept in product(RATES, KEPT)]
+    settings = [PlainSetting(lr, *regularisation) for lr, regularisation in product(RATES, KEPT)]
     runs = [(number, one) for number in range(len(folds)) for one in settings]
     tried = dict(zip(runs, train_plain(sizes, folds, runs, max(10, steps // SHORT), device, graphs), strict=True))
     finalists = [

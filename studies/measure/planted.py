@@ -73,8 +73,8 @@ def rare_class(draw: int = 0) -> Sequences:
     """
     rng, x = tokens(7, draw)
     a, b = directions(rng, 2)
-    found = np.take_along_axis(x @ b, (x @ a).argmax(axis=1)[:, None], axis=1)[:, 0]
-    return sequences(x, found > np.quantile(found, 0.95), name="rare class")
+    looked_up = np.take_along_axis(x @ b, (x @ a).argmax(axis=1)[:, None], axis=1)[:, 0]
+    return sequences(x, looked_up > np.quantile(looked_up, 0.95), name="rare class")
 
 
 def noise(draw: int = 0) -> Sequences:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from headcount.files import whole
+from headcount.files import atomic_write
 from studies.measure.runs import Row, Run
 
 __all__ = ["Lane", "Pool", "described", "read_rows"]
@@ -57,10 +57,10 @@ class Pool:
             self.collect()
             todo = [run for run in wanted(self.rows) if self.may_begin(run)]
             for lane in lanes:
-                mine = [run for run in todo if run.kind == lane.kind]
-                if lane.kind == "busy" and bool(mine or self.of("busy")) != bool(loops):
+                of_lane = [run for run in todo if run.kind == lane.kind]
+                if lane.kind == "busy" and bool(of_lane or self.of("busy")) != bool(loops):
                     loops = _ended(loops) if loops else _endless(lane.cores)
-                for run in mine:
+                for run in of_lane:
                     if _needs(run) <= lane.at_once - sum(_needs(one.run) for one in self.of(lane.kind)):
                         self.start(run, lane)
             if not self.going:
@@ -89,15 +89,15 @@ class Pool:
     def start(self, run: Run, lane: Lane) -> None:
         """A process that appends its rows to a file of its own."""
         name = f"{len(list(self.folder.glob('*.jsonl')))}"
-        made, before = self.folder / f"{name}.jsonl", self.folder / f"{name}.json"
-        made.touch()
+        rows_file, before = self.folder / f"{name}.jsonl", self.folder / f"{name}.json"
+        rows_file.touch()
         before.write_text(json.dumps([row for row in self.rows if row["set"] == run.set]))
-        given = ["--one", json.dumps(asdict(run)), "--rows", str(made), "--kept", str(before), *lane.words]
-        with made.with_suffix(".log").open("wb") as log:
-            command = [sys.executable, "-m", "studies.measure.bench", *given]
+        arguments = ["--one", json.dumps(asdict(run)), "--rows", str(rows_file), "--kept", str(before), *lane.words]
+        with rows_file.with_suffix(".log").open("wb") as log:
+            command = [sys.executable, "-m", "studies.measure.bench", *arguments]
             process = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | ONE_THREAD)
         os.sched_setaffinity(process.pid, lane.cores)
-        self.going.append(_Going(run, process, made))
+        self.going.append(_Going(run, process, rows_file))
 
     def collect(self, last: bool = False) -> None:
         """Keep what ended processes have made, or, at the end, what all have."""
@@ -110,8 +110,8 @@ class Pool:
                 _ended([one.process])
             elif one.process.returncode:
                 self.failed.add(one.run)
-                said = one.made.with_suffix(".log").read_text()[-600:]
-                print(f"{one.run.set} ({one.run.form}) failed: {said}", flush=True)
+                log = one.made.with_suffix(".log").read_text()[-600:]
+                print(f"{one.run.set} ({one.run.form}) failed: {log}", flush=True)
             whole_lines = (line for line in one.made.read_text().splitlines(keepends=True) if line.endswith("\n"))
             self.keep([json.loads(line) for line in whole_lines])
         self.going = still
@@ -134,7 +134,7 @@ def read_rows(path: Path) -> list[Row]:
 def write_rows(path: Path, rows: Sequence[Row]) -> None:
     """A line for each row."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with whole(path) as scratch:
+    with atomic_write(path) as scratch:
         Path(scratch).write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
 
 

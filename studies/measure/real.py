@@ -29,13 +29,13 @@ def digits() -> Sequences:
     """Rows of 8 x 8 images as tokens."""
     from sklearn.datasets import load_digits
 
-    found = load_digits()
-    return sequences(found.images, found.target, name="digits")  # pyright: ignore
+    bunch = load_digits()
+    return sequences(bunch.images, bunch.target, name="digits")  # pyright: ignore
 
 
-def _wide(name: str, found: Any) -> Sequences:
-    x = np.asarray(found.data, dtype=float)[:, :, None]
-    return sequences(x, found.target, name=name, wide=True)
+def _wide(name: str, bunch: Any) -> Sequences:
+    x = np.asarray(bunch.data, dtype=float)[:, :, None]
+    return sequences(x, bunch.target, name=name, wide=True)
 
 
 def breast_cancer() -> Sequences:
@@ -88,9 +88,9 @@ def patches(series: Series, most: int = MOST_TOKENS) -> tuple[Series, int]:
 
 
 def _in_patches(one: np.ndarray, size: int) -> np.ndarray:
-    whole = np.full((-(-len(one) // size) * size, one.shape[1]), np.nan)
-    whole[: len(one)] = one
-    return whole.reshape(-1, size * one.shape[1])
+    padded = np.full((-(-len(one) // size) * size, one.shape[1]), np.nan)
+    padded[: len(one)] = one
+    return padded.reshape(-1, size * one.shape[1])
 
 
 def time_series(training: Path) -> Sequences:
@@ -111,8 +111,8 @@ def _some(rows: int, seed: int = 0) -> np.ndarray:
 
 def spoken_digits(path: Path) -> Sequences:
     """Frames of 20 ms as tokens: the logarithm of energy in 16 bands; speakers stay on one side of a split."""
-    held = np.load(path)
-    audio, offsets, digit, speaker = (held[k] for k in ("audio", "offsets", "digit", "speaker"))
+    archive = np.load(path)
+    audio, offsets, digit, speaker = (archive[k] for k in ("audio", "offsets", "digit", "speaker"))
     clips = [audio[a:b].astype(float) for a, b in pairwise(offsets)]
     frames = [_bands(clip) for clip in clips]
     return sequences(frames, digit.astype(int), groups=speaker.astype(int), name="FSDD")
@@ -128,8 +128,8 @@ def _bands(clip: np.ndarray, frame: int = 160, bands: int = 16) -> np.ndarray:
 
 def mnist_rows(path: Path) -> Sequences:
     """Rows of 28 x 28 images as tokens."""
-    held = np.load(path)
-    x, y = held["x_train"], held["y_train"]
+    archive = np.load(path)
+    x, y = archive["x_train"], archive["y_train"]
     rows = _some(len(x))
     return sequences(x[rows].astype(float), y[rows].astype(int), name="MNIST rows")
 
@@ -166,8 +166,8 @@ def _frequent(texts: list[str], count: int = 500) -> set[str]:
 def questions(path: Path) -> Sequences:
     """A question and a sentence, in the 500 commonest words, and whether it answers; a question stays on one side."""
     with gzip.open(path, "rt") as file:
-        held = json.load(file)["train"]
-    pairs = [(n, f"{one['question']} | {text}", bool(ok)) for n, one in enumerate(held) for text, ok in _judged(one)]
+        entries = json.load(file)["train"]
+    pairs = [(n, f"{one['question']} | {text}", bool(ok)) for n, one in enumerate(entries) for text, ok in _judged(one)]
     rows = [pairs[i] for i in _some(len(pairs))]
     known = _frequent([text for _, text, _ in rows])
     x = [_words(text, known) for _, text, _ in rows]
@@ -181,8 +181,8 @@ def _judged(one: dict[str, Any]) -> list[tuple[str, int]]:
 def abstracts(path: Path) -> Sequences:
     """The last words of a conclusion, in the 500 commonest, and whether it says yes, no or maybe."""
     with gzip.open(path, "rt") as file:
-        held = json.load(file)
-    texts = [" ".join(one["long_answer"].split()[:MOST_TOKENS]) for one in held]
+        entries = json.load(file)
+    texts = [" ".join(one["long_answer"].split()[:MOST_TOKENS]) for one in entries]
     known = _frequent(texts)
     x = [_words(text, known) for text in texts]
-    return sequences(x, [one["decision"] for one in held], tokens="letters", name="PubMedQA")
+    return sequences(x, [one["decision"] for one in entries], tokens="letters", name="PubMedQA")

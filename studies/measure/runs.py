@@ -63,10 +63,10 @@ class Run:
 
     def missing(self, rows: Iterable[Row]) -> list[tuple[int, int]]:
         """What these rows lack of it: heads and layers of plain encoders, or (0, 0) for the one row of a contest."""
-        mine = [row for row in rows if (row["set"], row["form"]) == (self.set, self.form)]
+        own_rows = [row for row in rows if (row["set"], row["form"]) == (self.set, self.form)]
         if self.kind != "plain":
-            return [] if mine else [(0, 0)]
-        have = {(row["heads"], row["layers"]) for row in mine}
+            return [] if own_rows else [(0, 0)]
+        have = {(row["heads"], row["layers"]) for row in own_rows}
         return [place for place in product(self.heads, PLAIN_LAYERS) if place not in have]
 
     def made(self, one: BenchSet) -> Sequences:
@@ -92,43 +92,43 @@ def asked(run: Run, one: BenchSet) -> Row:
     began = time.monotonic()
     with TemporaryDirectory() as folder:
         model = Path(folder, "model.hc")
-        found = measure(data, plan=plan, budget=run.budget, model=model, workers=run.workers)
+        measurement = measure(data, plan=plan, budget=run.budget, model=model, workers=run.workers)
         wall = time.monotonic() - began
-        cpu = sum(row.get("cpu_seconds", 0.0) for row in found.study)
-        kept = saved_gap(found, data, model)
-    answer, counts = found.answer, {count.layers: count for count in found.answer.counts}
+        cpu = sum(row.get("cpu_seconds", 0.0) for row in measurement.study)
+        saved = saved_gap(measurement, data, model)
+    answer, counts = measurement.answer, {count.layers: count for count in measurement.answer.counts}
     return {
         "set": run.set,
         "form": run.form,
         "worth": one.worth,
         "truth": one.heads,
-        "steps": found.study.spec["steps"],
-        "splits": len(found.study.spec["complete"]),
+        "steps": measurement.study.spec["steps"],
+        "splits": len(measurement.study.spec["complete"]),
         **{k: v for k, v in answer.to_json().items() if k != "claims"},
         "one_layer": None if 1 not in counts else [counts[1].heads, counts[1].low, counts[1].high],
-        "advice": found.advice,
-        "levels": {name: _short(level) for name, level in found.levels.items()},
+        "advice": measurement.advice,
+        "levels": {name: _short(level) for name, level in measurement.levels.items()},
         "by_split": {
             s.name: {str(n): [_short(s.outer[n]), _short(s.inner[n]), _short(s.short[n])] for n in sorted(s.outer)}
-            for s in found.scores
+            for s in measurement.scores
         },
-        "parts": {s.name: {str(n): _shorts(s.blocks[n]) for n in sorted(s.outer)} for s in found.scores},
-        "attends": [s.name for s in found.scores if s.attends],
+        "parts": {s.name: {str(n): _shorts(s.blocks[n]) for n in sorted(s.outer)} for s in measurement.scores},
+        "attends": [s.name for s in measurement.scores if s.attends],
         "budget": run.budget,
         "wall_seconds": round(wall, 1),
         "cpu_seconds": round(cpu, 1),
-        "saved": kept,
+        "saved": saved,
     }
 
 
 def saved_gap(found: Measurement, data: Sequences, model: Path) -> Row | None:
     """The saved file's own error on the inner part it was chosen by, beside the least of its block's rows."""
-    kept = found.saved
-    if kept is None or not model.exists():
+    network = found.saved
+    if network is None or not model.exists():
         return None
-    block: list[Row] = [dict(one) for one in found.study if one.get("contestant") == kept.contestant.name]
+    block: list[Row] = [dict(one) for one in found.study if one.get("contestant") == network.contestant.name]
     least = min(float(one["inner"]) for one in block)
-    split = outer_splits(data)[kept.split]
+    split = outer_splits(data)[network.split]
     fold, rows = prepare(data, split), split.inner
     saved = load(model)
     tokens = [data.x[i][: data.lengths[i]] for i in rows]

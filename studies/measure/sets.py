@@ -65,14 +65,14 @@ REAL = (
 
 def sets_at(folder: Path | None) -> tuple[list[BenchSet], list[str]]:
     """The sets that can be made here, and the names of those that are not there."""
-    here: list[BenchSet] = list(PLANTED)
+    available: list[BenchSet] = list(PLANTED)
     absent = []
     for one in REAL:
         path = None if folder is None else folder / one.file
         if not one.file:
-            here.append(one)
+            available.append(one)
         elif path is not None and path.exists():
-            here.append(replace(one, make=partial(one.make, path)))
+            available.append(replace(one, make=partial(one.make, path)))
         else:
             absent.append(one.name)
-    return here, absent
+    return available, absent

@@ -40,12 +40,12 @@ class Run:
         """Train what is missing of one part; leaves when there is no time for the rest."""
         o = self.options
         facts = {"text": self.text.facts(), "batch": o.batch, "steps": o.steps}
-        kept = TrialRows.open(o.out / f"shape_{name}.json", facts)
+        trial_rows = TrialRows.open(o.out / f"shape_{name}.json", facts)
         trial = PairedTrial({s: self.shapes[s] for s in shapes}, tuple(rates), tuple(seeds), o.batch, o.steps)
-        done = run(trial, self.text, kept, device=o.device, until=self.began + o.seconds, say=self.say)
+        done = run(trial, self.text, trial_rows, device=o.device, until=self.began + o.seconds, say=self.say)
         if not done:
             raise SystemExit(f"{name} is not whole: run the same command again to go on")
-        return kept
+        return trial_rows
 
     def say(self, line: str) -> None:
         print(f"{time.perf_counter() - self.began:5.0f} s  {line}", flush=True)
@@ -75,16 +75,16 @@ def settle(going: Run, rows: Sequence[dict[str, Any]]) -> None:
     (going.options.out / "shape_promise.json").write_text(json.dumps(stated | {"free": free}, indent=1) + "\n")
     going.say(f"{first} against {second}, {seeds} new seeds: an interval of ± {promise[0]:.3f}% is promised")
     for name in (first, second):
-        kept = going.part("settled", (name,), (chosen[name],), range(FRESH, FRESH + seeds))
-    (settled,) = paired_differences(kept.rows, first)
+        trial_rows = going.part("settled", (name,), (chosen[name],), range(FRESH, FRESH + seeds))
+    (settled,) = paired_differences(trial_rows.rows, first)
     low, high = settled.interval()
     going.say(f"{second} less {first}: {settled.mean:+.3f}% [{low:+.3f}, {high:+.3f}]")
 
 
 def summary(options: argparse.Namespace) -> None:
     """The grid's differences as they stand."""
-    held = json.loads(text_in(options.grid))
-    differences = paired_differences(held["rows"], BASE)
+    content = json.loads(text_in(options.grid))
+    differences = paired_differences(content["rows"], BASE)
     for d in sorted(differences, key=lambda d: d.mean):
         low, high = d.interval()
         print(f"{d.shape:26} {d.mean:+.3f}% [{low:+.3f}, {high:+.3f}]  rate {d.rate:g}{' (edge)' if d.edge else ''}")

@@ -41,20 +41,20 @@ def own_rows(grid: Mapping[str, Any]) -> str:
 
 def difference(rows: Sequence[Mapping[str, Any]], before: str, after: str) -> PairedDifference:
     """The paired difference of one shape from another."""
-    (found,) = [d for d in paired_differences(rows, before) if d.shape == after]
-    return found
+    (paired,) = [d for d in paired_differences(rows, before) if d.shape == after]
+    return paired
 
 
 def _block(
     rows: Sequence[Mapping[str, Any]], chosen: Mapping[str, float], change: str, before: str, after: str, steps: int
 ) -> str:
-    found = difference(rows, before, after)
+    paired = difference(rows, before, after)
     base, value = (_mean(rows, name, chosen[name]) for name in (before, after))
-    error = found.deviation / len(found.percents) ** 0.5
-    low, high = found.interval()
+    error = paired.deviation / len(paired.percents) ** 0.5
+    low, high = paired.interval()
     name = f"headcount-grid-{after}".replace(" ", "").replace("(", "-").replace(")", "-").replace(",", "-")
-    where = f"docs/data/shape_grid.json: paired {found.mean:+.3f}% [{low:+.3f}, {high:+.3f}]"
-    where += "; the best rate is an end of those tried" if found.edge else ""
+    where = f"docs/data/shape_grid.json: paired {paired.mean:+.3f}% [{low:+.3f}, {high:+.3f}]"
+    where += "; the best rate is an end of those tried" if paired.edge else ""
     size = f"{rows[0]['parameters'] / 1e6:.1f} M, plays and web passages, one pass"
     fields = {
         "id": f"{name}-from-{before.replace(' ', '')}" if before != BASE else name,
@@ -63,7 +63,7 @@ def _block(
         "to": after,
         "steps": steps,
         "size": size,
-        "seeds": len(found.percents),
+        "seeds": len(paired.percents),
         "metric": "loss",
         "base": round(base, 6),
         "value": round(value, 6),

@@ -61,10 +61,10 @@ def picture(data: Path = DATA) -> str:
 
 def answer(data: Path = DATA) -> str:
     """docs/how-many-heads.md: the answer in one screen, then why."""
-    held = table(data)
-    answers = {words: shape(**asked, table=held) for words, asked in QUESTIONS.items()}
-    grouping = pooled_change(held, "halve key-value heads")
-    quoted = sum(row.checked == "quoted" for row in held.rows)
+    known_evidence = table(data)
+    answers = {words: shape(**arguments, table=known_evidence) for words, arguments in QUESTIONS.items()}
+    grouping = pooled_change(known_evidence, "halve key-value heads")
+    quoted = sum(row.checked == "quoted" for row in known_evidence.rows)
     assert grouping.mean is not None and grouping.interval is not None and grouping.prediction is not None
     return TEXT.format(
         step=grouping.mean,
@@ -73,53 +73,53 @@ def answer(data: Path = DATA) -> str:
         worst=grouping.prediction[1],
         best=grouping.prediction[0],
         sources=grouping.sources,
-        rows=len(held.rows),
-        of=len(held.sources),
+        rows=len(known_evidence.rows),
+        of=len(known_evidence.sources),
         quoted=quoted,
         four=2 * grouping.mean,
-        narrow=_counted(held, "head_dim 16 to 32", "head_dim 16 is worse than 32", -1),
-        wide=_counted(held, "head_dim 64 to 128", "128 is worse than 64", 1),
-        single=_counted(held, "one head for eight", "a single head is worse than eight", 1),
-        quiet=min(n.deviation for n in held.noise),
-        loud=max(n.deviation for n in held.noise),
-        answers="\n".join(_lines(words, found) for words, found in answers.items()),
-        pooled=_pooled(held),
-        left=_left(held),
+        narrow=_counted(known_evidence, "head_dim 16 to 32", "head_dim 16 is worse than 32", -1),
+        wide=_counted(known_evidence, "head_dim 64 to 128", "128 is worse than 64", 1),
+        single=_counted(known_evidence, "one head for eight", "a single head is worse than eight", 1),
+        quiet=min(n.deviation for n in known_evidence.noise),
+        loud=max(n.deviation for n in known_evidence.noise),
+        answers="\n".join(_lines(words, reply) for words, reply in answers.items()),
+        pooled=_pooled(known_evidence),
+        left=_left(known_evidence),
         own=_own(read(data / "shape_grid.json")),
         settled=_said(read(data / "shape_settled.json"), read(data / "shape_promise.json")),
         experiment=_ran(read(data / "shape_experiment.json")),
     )
 
 
-def _lines(words: str, found: ShapeAnswer) -> str:
-    rows = [(r["model"], r["heads"], r["why it differs"]) for r in found.beside()]
-    head = f"**{words[:1].upper() + words[1:]}.** {found.sentence} {found.compared}".rstrip()
+def _lines(words: str, reply: ShapeAnswer) -> str:
+    rows = [(r["model"], r["heads"], r["why it differs"]) for r in reply.beside()]
+    head = f"**{words[:1].upper() + words[1:]}.** {reply.sentence} {reply.compared}".rstrip()
     return "\n".join([head, "", *table_lines(("model in use", "heads", "how it differs"), rows), ""])
 
 
-def _counted(held: EvidenceTable, change: str, words: str, sign: int) -> str:
+def _counted(known_evidence: EvidenceTable, change: str, words: str, sign: int) -> str:
     """In how many measurements of a kind of change a statement held, in words."""
-    values = [row.percent for row in held.of(change) if row.fits and row.percent is not None]
+    values = [row.percent for row in known_evidence.of(change) if row.fits and row.percent is not None]
     true = sum(sign * value > 0 for value in values)
     return f"In {true} of {len(values)} comparisons {words}."
 
 
-def _pooled(held: EvidenceTable) -> str:
+def _pooled(known_evidence: EvidenceTable) -> str:
     rows = []
-    for change in held.changes:
-        p = pooled_change(held, change)
+    for change in known_evidence.changes:
+        p = pooled_change(known_evidence, change)
         if p.mean is not None and p.interval is not None and p.prediction is not None:
             mean = "{:+.2f} [{:+.2f}, {:+.2f}]".format(p.mean, *p.interval)
             rows.append((change, p.sources, mean, "[{:+.2f}, {:+.2f}]".format(*p.prediction)))
         elif p.effects:
-            seen = ", ".join(f"{e.value:+.2f} ({e.source.partition(', arXiv')[0]})" for e in p.effects)
-            rows.append((change, p.sources, f"no number: {seen}", "-"))
+            effects = ", ".join(f"{e.value:+.2f} ({e.source.partition(', arXiv')[0]})" for e in p.effects)
+            rows.append((change, p.sources, f"no number: {effects}", "-"))
     head = ("change", "sources", "percent of the loss for one step", "a further source")
     return "\n".join(table_lines(head, rows))
 
 
-def _left(held: EvidenceTable) -> str:
-    out = left_out(held)
+def _left(known_evidence: EvidenceTable) -> str:
+    out = left_out(known_evidence)
     if not out:
         return "No kind has four sources yet, so none can be left out and still leave three."
     inside = sum(row["inside"] for row in out)
@@ -130,33 +130,37 @@ def _left(held: EvidenceTable) -> str:
 def _own(grid: Mapping[str, Any] | None) -> str:
     if grid is None:
         return "The grid of our own has not been run yet: `python -m studies.shape`."
-    found = sorted(paired_differences(grid["rows"], BASE), key=lambda d: d.mean)
-    deviation, free = pooled_deviation(found)
+    differences = sorted(paired_differences(grid["rows"], BASE), key=lambda d: d.mean)
+    deviation, free = pooled_deviation(differences)
     rows = []
-    for d in found:
+    for d in differences:
         low, high = d.interval()
         rows.append((d.shape, f"{d.mean:+.2f}% [{low:+.2f}, {high:+.2f}]", f"{d.rate:g}{' (end)' if d.edge else ''}"))
-    alone, together = (sum(_away(d, n) for d in found) for n in (1, len(found)))
-    said = f"Of {len(found)} comparisons {alone} lie away from zero one by one, {together} all at once (Bonferroni)."
+    alone, together = (sum(_away(d, n) for d in differences) for n in (1, len(differences)))
+    summary = (
+        f"Of {len(differences)} comparisons {alone} lie away from zero one by one, {together} all at once (Bonferroni)."
+    )
     spread = f"One seed's paired difference has a deviation of {deviation:.2f}% ({free} degrees of freedom)."
-    return "\n".join([*table_lines(("shape", f"against {BASE}", "best rate"), rows, numbers=1), "", said, "", spread])
+    return "\n".join(
+        [*table_lines(("shape", f"against {BASE}", "best rate"), rows, numbers=1), "", summary, "", spread]
+    )
 
 
-def _away(found: PairedDifference, comparisons: int) -> bool:
-    low, high = found.interval(comparisons=comparisons)
+def _away(paired: PairedDifference, comparisons: int) -> bool:
+    low, high = paired.interval(comparisons=comparisons)
     return not low <= 0 <= high
 
 
 def _said(settled: Mapping[str, Any] | None, promise: Mapping[str, Any] | None) -> str:
     if settled is None or promise is None:
         return ""
-    (found,) = paired_differences(settled["rows"], promise["first"])
-    low, high = found.interval()
+    (paired,) = paired_differences(settled["rows"], promise["first"])
+    low, high = paired.interval()
     middle, least, most = promise["half_width"]
     return (
         f"The first two of the grid were trained again on {promise['seeds']} new seeds. Promised before: an interval "
-        f"of ± {middle:.2f}% (nine of ten between {least:.2f} and {most:.2f}). Reached: {found.shape} less "
-        f"{found.base}, {found.mean:+.2f}% [{low:+.2f}, {high:+.2f}], ± {(high - low) / 2:.2f}%."
+        f"of ± {middle:.2f}% (nine of ten between {least:.2f} and {most:.2f}). Reached: {paired.shape} less "
+        f"{paired.base}, {paired.mean:+.2f}% [{low:+.2f}, {high:+.2f}], ± {(high - low) / 2:.2f}%."
     )
 
 
@@ -164,35 +168,35 @@ def _ran(experiment: Mapping[str, Any] | None) -> str:
     """What a file of `--experiment` promised and what running it gave."""
     if experiment is None:
         return ""
-    (found,) = paired_differences(experiment["rows"], experiment["settled"]["first"])
-    low, high = found.interval()
-    row, made = experiment["settled"], experiment["made"]
+    (paired,) = paired_differences(experiment["rows"], experiment["settled"]["first"])
+    low, high = paired.interval()
+    row, about = experiment["settled"], experiment["made"]
     least, most = row["promised range"]
     return (
-        f"`{experiment['question']}` wrote such a file, `{experiment['command']}` ran it ({made['device']}, "
-        f"{made['date']}): {len(experiment['rows'])} runs, {len(found.percents)} paired seeds. Promised: an interval "
+        f"`{experiment['question']}` wrote such a file, `{experiment['command']}` ran it ({about['device']}, "
+        f"{about['date']}): {len(experiment['rows'])} runs, {len(paired.percents)} paired seeds. Promised: an interval "
         f"of ± {row['promised half-width']:.2f}% (nine of ten between {least:.2f} and {most:.2f}). Reached: "
-        f"{found.shape} less {found.base}, {found.mean:+.2f}% [{low:+.2f}, {high:+.2f}], ± {(high - low) / 2:.2f}%."
+        f"{paired.shape} less {paired.base}, {paired.mean:+.2f}% [{low:+.2f}, {high:+.2f}], ± {(high - low) / 2:.2f}%."
     )
 
 
 def _grid(grid: Mapping[str, Any]) -> Passage:
-    found = sorted(paired_differences(grid["rows"], BASE), key=lambda d: d.mean)
-    lines = tuple(ForestLine(d.shape, d.mean, *d.interval(), ours=True) for d in found)
+    differences = sorted(paired_differences(grid["rows"], BASE), key=lambda d: d.mean)
+    lines = tuple(ForestLine(d.shape, d.mean, *d.interval(), ours=True) for d in differences)
     group = ForestGroup(f"against {BASE}", lines)
-    words = "; ".join(f"{d.shape} {d.mean:+.2f}%" for d in found)
+    words = "; ".join(f"{d.shape} {d.mean:+.2f}%" for d in differences)
     shown = [
         forest([group], title="Twelve shapes", words=words, axis="percent of the loss; right is worse", narrow=narrow)
         for narrow in (False, True)
     ]
     size, text = grid["rows"][0]["parameters"], grid["facts"]["text"]
-    said = (
+    description = (
         f"Twelve shapes of {size:,} parameters, three rates, five seeds; the same seeds, starts and data order, "
         f"one pass over {text['train_windows']:,} windows of {text['length']} tokens (plays and web passages), "
         f"{grid['made'].get('device', 'cpu')}, {grid['made']['date']}. Each shape at its best rate; lines are 95% "
         "intervals of paired differences."
     )
-    return Passage("A grid of our own", (said,), (Exhibit(shown[0], "Every dot is five seeds.", shown[1]),))
+    return Passage("A grid of our own", (description,), (Exhibit(shown[0], "Every dot is five seeds.", shown[1]),))
 
 
 def _settled(settled: Mapping[str, Any], promise: Mapping[str, Any]) -> Passage:

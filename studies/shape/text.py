@@ -23,11 +23,11 @@ END = "<end>"
 
 def passages(folder: Path) -> list[str]:
     """The passages, each text once, in the order of their names."""
-    found: dict[str, str] = {}
+    by_key: dict[str, str] = {}
     for name in FILES:
-        held = json.loads(gzip.decompress((folder / "msmarco" / name).read_bytes()))["passages"]
-        found |= {key: " ".join(text.split()) for key, text in held.items()}
-    return list(dict.fromkeys(found[key] for key in sorted(found)))
+        content = json.loads(gzip.decompress((folder / "msmarco" / name).read_bytes()))["passages"]
+        by_key |= {key: " ".join(text.split()) for key, text in content.items()}
+    return list(dict.fromkeys(by_key[key] for key in sorted(by_key)))
 
 
 def runs_of(text: str) -> Iterable[int]:
@@ -38,10 +38,10 @@ def runs_of(text: str) -> Iterable[int]:
 
 def parted(texts: Sequence[str]) -> tuple[list[str], list[str]]:
     """Passages to train on and passages held out; what shares a run of words with a held-out one is in neither."""
-    held = [t for t in texts if zlib.crc32(t.encode()) % HELD_PASSAGES == 0]
-    seen = {run for text in held for run in runs_of(text)}
-    chosen = set(held)
-    return [t for t in texts if t not in chosen and seen.isdisjoint(runs_of(t))], held
+    held_out = [t for t in texts if zlib.crc32(t.encode()) % HELD_PASSAGES == 0]
+    held_runs = {run for text in held_out for run in runs_of(text)}
+    chosen = set(held_out)
+    return [t for t in texts if t not in chosen and held_runs.isdisjoint(runs_of(t))], held_out
 
 
 def windows_of(ids: Sequence[int]) -> np.ndarray:
@@ -55,7 +55,7 @@ def prepare(folder: Path, limit: int = 0) -> TokenWindows:
     """Both texts as windows; byte-pair tokens are learnt from what is trained on alone. `limit` passages at most."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-    train, held = parted(passages(folder)[: limit or None])
+    train, held_out = parted(passages(folder)[: limit or None])
     plays = (folder / "tinyshakespeare" / "input.txt").read_text(encoding="utf-8")
     cut = plays.index("\n\n", int((1 - HELD_PLAYS) * len(plays)))
     tokenizer = Tokenizer(models.BPE())
@@ -73,8 +73,8 @@ def prepare(folder: Path, limit: int = 0) -> TokenWindows:
 
     order = np.random.default_rng(0).permutation(len(train))
     both = [windows_of(joined([train[i] for i in order])), windows_of(joined([plays[:cut]]))]
-    kept = [windows_of(joined(held)), windows_of(joined([plays[cut:]]))]
-    names = np.array(["passages"] * len(kept[0]) + ["plays"] * len(kept[1]))
-    texts = [*held, plays[cut:]]
-    share = sum(len(t.encode()) for t in texts) / sum(len(joined([t])) for t in texts)
-    return TokenWindows(np.concatenate(both), np.concatenate(kept), names, VOCAB, share)
+    valid = [windows_of(joined(held_out)), windows_of(joined([plays[cut:]]))]
+    names = np.array(["passages"] * len(valid[0]) + ["plays"] * len(valid[1]))
+    texts = [*held_out, plays[cut:]]
+    bytes_per_token = sum(len(t.encode()) for t in texts) / sum(len(joined([t])) for t in texts)
+    return TokenWindows(np.concatenate(both), np.concatenate(valid), names, VOCAB, bytes_per_token)

@@ -47,26 +47,26 @@ def gather(source: Path) -> None:
     for name in ("CONTRIBUTING.md", "CHANGELOG.md"):
         _copy(ROOT / name, source / name.lower())
     _copy(ROOT / "LICENSE", source / "LICENSE.txt")
-    made = reference.pages() | paper_pages.pages() | _tutorials(source) | _examples()
-    made |= {"reference/commands.md": command_pages.command_page(), "reference/json.md": command_pages.json_page()}
-    for name, text in made.items():
+    pages = reference.pages() | paper_pages.pages() | _tutorials(source) | _examples()
+    pages |= {"reference/commands.md": command_pages.command_page(), "reference/json.md": command_pages.json_page()}
+    for name, text in pages.items():
         write_text(source / name, text)
     for path in sorted(source.rglob("*.md")):
         write_text(path, _for_the_site(path.read_text(encoding="utf-8"), path.relative_to(source)))
 
 
-def _copy(given: Path, place: Path) -> None:
+def _copy(source: Path, place: Path) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(given, place)
+    shutil.copyfile(source, place)
 
 
 def _tutorials(source: Path) -> dict[str, str]:
-    made = {}
+    pages = {}
     for path in sorted(DOCS.glob("tutorials/*.ipynb")):
         _copy(path, source / "tutorials" / path.name)
         notebook = json.loads(path.read_text(encoding="utf-8"))
-        made[f"tutorials/{path.stem}.md"] = notebooks.as_page(notebook, path.name)
-    return made
+        pages[f"tutorials/{path.stem}.md"] = notebooks.as_page(notebook, path.name)
+    return pages
 
 
 def _examples() -> dict[str, str]:
@@ -96,9 +96,9 @@ def build(source: Path, out: Path) -> None:
     shutil.rmtree(out, ignore_errors=True)
     words = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-j", str(min(2, os.cpu_count() or 1))]
     words += ["-d", str(source.parent / f"{source.name}-trees"), str(source), str(out)]
-    found = subprocess.run(words, check=False, capture_output=True, text=True)
-    if found.returncode:
-        sys.exit(found.stdout + found.stderr)
+    sphinx = subprocess.run(words, check=False, capture_output=True, text=True)
+    if sphinx.returncode:
+        sys.exit(sphinx.stdout + sphinx.stderr)
     for name in UNUSED:
         (out / name).unlink(missing_ok=True)
     write_sections(out)
@@ -112,9 +112,9 @@ def main() -> None:
     source = out.parent / f"{out.name}-source"
     gather(source)
     build(source, out)
-    for found, what in ((broken_in_pages(out), "leads nowhere"), (foreign_in_pages(out), "is loaded from elsewhere")):
-        if found:
-            sys.exit("\n".join(f"{page}: {target} {what}" for page, target in found))
+    for broken, what in ((broken_in_pages(out), "leads nowhere"), (foreign_in_pages(out), "is loaded from elsewhere")):
+        if broken:
+            sys.exit("\n".join(f"{page}: {target} {what}" for page, target in broken))
     files = [p for p in out.rglob("*") if p.is_file()]
     pages = sum(p.suffix == ".html" for p in files)
     size = spoken_bytes(sum(p.stat().st_size for p in files))

@@ -27,8 +27,8 @@ LONG = 60  # lines of JSON that a page shows
 
 def commands() -> Iterator[tuple[str, str]]:
     """Every command by the words that call it, with its heading."""
-    for panel, found in PANELS.items():
-        for entry in found:
+    for panel, entries in PANELS.items():
+        for entry in entries:
             if isinstance(entry, Command):
                 yield panel, entry.name
             else:
@@ -59,8 +59,8 @@ def command_page() -> str:
 def _short(value: Any, depth: int = 0) -> Any:
     """The same with long lists and texts cut, for reading."""
     if isinstance(value, dict):
-        kept = list(value.items())
-        return {key: _short(part, depth + 1) for key, part in kept[:30]}
+        items = list(value.items())
+        return {key: _short(part, depth + 1) for key, part in items[:30]}
     if isinstance(value, list):
         most = 2 if any(isinstance(part, dict | list) for part in value) else 4
         return [_short(part, depth + 1) for part in value[:most]] + (["..."] if len(value) > most else [])

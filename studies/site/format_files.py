@@ -98,10 +98,12 @@ CALLS: dict[str, list[str]] = {
 
 def answer(words: str, arguments: list[str]) -> Any:
     """What a call prints with --json, run in this process and in the current folder."""
-    found = CliRunner().invoke(app, [*words.split(), *arguments, "--json"])
-    if found.exit_code:
-        raise RuntimeError(f"headcount {words} {' '.join(arguments)}: exit code {found.exit_code}: {found.exception!r}")
-    return json.loads(found.stdout)
+    outcome = CliRunner().invoke(app, [*words.split(), *arguments, "--json"])
+    if outcome.exit_code:
+        raise RuntimeError(
+            f"headcount {words} {' '.join(arguments)}: exit code {outcome.exit_code}: {outcome.exception!r}"
+        )
+    return json.loads(outcome.stdout)
 
 
 def keys_of(value: Any, at: str = "") -> set[str]:
@@ -202,20 +204,21 @@ def main() -> None:
     write_theory()
     Path("json").mkdir(exist_ok=True)
     write_text(
-        "json/calls.json", json.dumps({words: {"arguments": given} for words, given in CALLS.items()}, indent=1) + "\n"
+        "json/calls.json",
+        json.dumps({words: {"arguments": arguments} for words, arguments in CALLS.items()}, indent=1) + "\n",
     )
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(FORMATS, folder, dirs_exist_ok=True)
         os.chdir(folder)
         chosen = sys.argv[1:] or list(CALLS)
-        for words, given in ((words, CALLS[words]) for words in chosen):
-            found = (
-                json.dumps(answer(words, given), indent=1, ensure_ascii=False)
+        for words, arguments in ((words, CALLS[words]) for words in chosen):
+            printed = (
+                json.dumps(answer(words, arguments), indent=1, ensure_ascii=False)
                 .replace(folder, "FOLDER")
                 .replace(str(Path.home()), "~")
             )
-            write_text(FORMATS / f"json/{words.replace(' ', '-')}.json", found + "\n")
-            print(words, len(found))
+            write_text(FORMATS / f"json/{words.replace(' ', '-')}.json", printed + "\n")
+            print(words, len(printed))
         shutil.copyfile("model.hc", FORMATS / "model.hc")
         shutil.rmtree(FORMATS / "study", ignore_errors=True)
         shutil.copytree("study", FORMATS / "study")

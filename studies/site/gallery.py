@@ -79,12 +79,12 @@ def figures_of(page: str) -> list[Figure]:
     >>> [figure.width for figure in figures_of(wide + narrow)]
     [9]
     """
-    found: list[Figure] = []
+    figures: list[Figure] = []
     for width, height, words, body in DRAWN.findall(page):
-        said = html.unescape(words)
-        if not found or found[-1].description != said:
-            found.append(Figure(int(width), int(height), body, said, said))
-    return found
+        description = html.unescape(words)
+        if not figures or figures[-1].description != description:
+            figures.append(Figure(int(width), int(height), body, description, description))
+    return figures
 
 
 FROM_COMMANDS = {

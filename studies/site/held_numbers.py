@@ -81,8 +81,8 @@ def _cells(name: str, table: str, column: Any) -> dict[Any, Sequence[float]]:
 
 
 def _knee() -> str:
-    found = hc.knee(read_study(DATA / "head_count.json"))
-    return f"{found.value:g} heads, with a 95% interval of [{found.low:g}, {found.high:g}]"
+    knee = hc.knee(read_study(DATA / "head_count.json"))
+    return f"{knee.value:g} heads, with a 95% interval of [{knee.low:g}, {knee.high:g}]"
 
 
 def _bound_at_published_sizes() -> str:
@@ -109,13 +109,13 @@ def _memorised(what: str) -> str:
 def _blocks() -> str:
     built, stated = (_cells("hardmax:exact", "blocks", column) for column in ("built", "stated"))
     sets = [row for row in built if row.startswith("(")]
-    return " against ".join(", ".join(f"{found[row][0]:g}" for row in sets) for found in (built, stated))
+    return " against ".join(", ".join(f"{cells[row][0]:g}" for row in sets) for cells in (built, stated))
 
 
 def _copies(name: str) -> str:
     """The median share of strings copied right at lengths 51 to 100, and the published one."""
-    found = _cells("born:from-scratch", "from scratch, trained on lengths to 50", "51-100")
-    return f"{statistics.median(found[name]):.3f} against {SEEDS[name][0][0]:.3f}"
+    cells = _cells("born:from-scratch", "from scratch, trained on lengths to 50", "51-100")
+    return f"{statistics.median(cells[name]):.3f} against {SEEDS[name][0][0]:.3f}"
 
 
 def _planted(name: str) -> str:
@@ -223,16 +223,16 @@ def page(name: str) -> str:
 
 def _example() -> str:
     advice = measurement().answer.advice
-    said = f"- 1,200 made-up sequences whose target is the sum of two maxima (`{MEASURE}`): *{advice}*"
-    return "\n" + textwrap.fill(said, 132, subsequent_indent="  ", break_on_hyphens=False) + "\n"
+    text = f"- 1,200 made-up sequences whose target is the sum of two maxima (`{MEASURE}`): *{advice}*"
+    return "\n" + textwrap.fill(text, 132, subsequent_indent="  ", break_on_hyphens=False) + "\n"
 
 
 def _digits() -> str:
     (row,) = [r for r in _data("measure_bench") if r["set"] == "digits" and r["form"] == "1500 steps, 10 splits"]
-    said = (
+    text = (
         f"- The 1,797 digits of scikit-learn, a row of pixels per token, 1,500 steps on ten splits: *{row['advice']}*"
     )
-    return "\n" + textwrap.fill(said, 132, subsequent_indent="  ", break_on_hyphens=False) + "\n"
+    return "\n" + textwrap.fill(text, 132, subsequent_indent="  ", break_on_hyphens=False) + "\n"
 
 
 def _right(form: str) -> str:

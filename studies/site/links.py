@@ -40,14 +40,18 @@ class _Anchors(HTMLParser):
         self.in_style = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = {key: value for key, value in attrs if value}
+        attributes = {key: value for key, value in attrs if value}
         self.in_style = tag == "style"
-        self.styles += [found["style"]] if "style" in found else []
-        self.ids.update(found[key] for key in ("id", "name") if key in found)
-        if tag == "a" and "href" in found:
-            self.links.append(found["href"])
-        if tag in LOADED and LOADED[tag] in found and found.get("rel") not in ("canonical", "author", "search"):
-            self.loads.append(found[LOADED[tag]])
+        self.styles += [attributes["style"]] if "style" in attributes else []
+        self.ids.update(attributes[key] for key in ("id", "name") if key in attributes)
+        if tag == "a" and "href" in attributes:
+            self.links.append(attributes["href"])
+        if (
+            tag in LOADED
+            and LOADED[tag] in attributes
+            and attributes.get("rel") not in ("canonical", "author", "search")
+        ):
+            self.loads.append(attributes[LOADED[tag]])
 
     def handle_endtag(self, tag: str) -> None:
         self.in_style &= tag != "style"
@@ -84,14 +88,14 @@ def slug(heading: str) -> str:
     >>> slug("head-count:table-2 and `x`")
     'head-counttable-2-and-x'
     """
-    kept = re.sub(r"[^\w\- ]", "", re.sub(r"[`*]", "", heading).strip().lower())
-    return kept.replace(" ", "-")
+    letters = re.sub(r"[^\w\- ]", "", re.sub(r"[`*]", "", heading).strip().lower())
+    return letters.replace(" ", "-")
 
 
 def _slugs(path: Path) -> set[str]:
     text = CODE.sub("", path.read_text(encoding="utf-8"))
-    found = {slug(line) for line in re.findall(r"^#+\s+(.*)$", text, flags=re.MULTILINE)}
-    return found | set(re.findall(r"^\(([\w.-]+)\)=$", text, flags=re.MULTILINE))
+    slugs = {slug(line) for line in re.findall(r"^#+\s+(.*)$", text, flags=re.MULTILINE)}
+    return slugs | set(re.findall(r"^\(([\w.-]+)\)=$", text, flags=re.MULTILINE))
 
 
 def broken_in_markdown(files: list[Path], root: Path) -> list[BrokenLink]:
@@ -138,7 +142,7 @@ def _leads_in(folder: Path, path: Path, target: str) -> bool:
 
 def foreign_in_pages(folder: Path) -> list[BrokenLink]:
     """What pages would load from elsewhere when they are opened: by an element, by a style or by a script."""
-    found = [
+    foreign = [
         BrokenLink(str(path.relative_to(folder)), target)
         for path in _pages(folder)
         for target in (*_page(path).loads, *FROM_STYLE.findall("\n".join(_page(path).styles)))
@@ -147,5 +151,5 @@ def foreign_in_pages(folder: Path) -> list[BrokenLink]:
     for suffix, rule in ((".css", FROM_STYLE), (".js", FROM_SCRIPT)):
         for path in sorted(folder.rglob(f"*{suffix}")):
             text = path.read_text(encoding="utf-8") if path.name != "sections.js" else ""  # text that is shown, not run
-            found += [BrokenLink(str(path.relative_to(folder)), target) for target in rule.findall(text)]
-    return found
+            foreign += [BrokenLink(str(path.relative_to(folder)), target) for target in rule.findall(text)]
+    return foreign

@@ -60,16 +60,16 @@ def executed(notebook: dict[str, Any]) -> dict[str, Any]:
 
 
 def _run(source: str, names: dict[str, Any], number: int) -> list[dict[str, Any]]:
-    said = io.StringIO()
+    printed = io.StringIO()
     shown = None
     try:
-        with contextlib.redirect_stdout(said):
+        with contextlib.redirect_stdout(printed):
             shown = _value(source, names)
     except BaseException as problem:
         trace = traceback.format_exc(limit=-3)
         raise CellFailedError(f"cell {number}: {problem!r}\n{source}\n{trace}") from problem
     outputs: list[dict[str, Any]] = []
-    if text := said.getvalue():
+    if text := printed.getvalue():
         outputs.append({"name": "stdout", "output_type": "stream", "text": _lines(text)})
     if shown is not None:
         outputs.append({"output_type": "display_data", "metadata": {}, "data": _bundle(shown)})
@@ -95,16 +95,16 @@ def _command(line: str) -> None:
     if not line.startswith("headcount "):
         raise ValueError(f"a tutorial runs commands of headcount, not {line!r}")
     words = f"{sys.executable} -m {line}"
-    found = subprocess.run(words, shell=True, capture_output=True, text=True, check=False)
-    sys.stdout.write(found.stdout)
-    if found.returncode:
-        raise RuntimeError(f"{line}: exit code {found.returncode}: {found.stderr}")
+    process = subprocess.run(words, shell=True, capture_output=True, text=True, check=False)
+    sys.stdout.write(process.stdout)
+    if process.returncode:
+        raise RuntimeError(f"{line}: exit code {process.returncode}: {process.stderr}")
 
 
 def _bundle(value: Any) -> dict[str, Any]:
     data: dict[str, Any] = {}
     for kind, method in RICH:
-        if callable(found := getattr(value, method, None)) and (text := found()):
+        if callable(renderer := getattr(value, method, None)) and (text := renderer()):
             data[kind] = _lines(str(text))
             break
     data["text/plain"] = _lines(repr(value))
@@ -155,10 +155,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("notebook", type=Path, nargs="+")
     parser.add_argument("--out", type=Path, default=None)
-    given = parser.parse_args()
-    for path in given.notebook:
+    options = parser.parse_args()
+    for path in options.notebook:
         done = executed(json.loads(path.read_text(encoding="utf-8")))
-        place = path if given.out is None else given.out / path.name
+        place = path if options.out is None else options.out / path.name
         write_text(place, json.dumps(done, indent=1, ensure_ascii=False) + "\n")
         print(f"ran {path.name}")
 

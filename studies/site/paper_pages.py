@@ -63,20 +63,21 @@ def _citation(page: PaperPage) -> str:
 
 def _in_ten_lines(page: PaperPage) -> str:
     """What the folder says of itself, without the line that names the paper."""
-    said = (inspect.getdoc(getattr(hc.papers, page.folder)) or "").partition("\n\n")[2]
-    return as_markdown(said)
+    docstring = (inspect.getdoc(getattr(hc.papers, page.folder)) or "").partition("\n\n")[2]
+    return as_markdown(docstring)
 
 
 def _stated(page: PaperPage) -> str:
     home = f"headcount.papers.{page.folder}."
-    found = [r for r in _statements() if r.source.paper in page.sources or r.code.startswith(home)]
-    if not found:
+    statements = [r for r in _statements() if r.source.paper in page.sources or r.code.startswith(home)]
+    if not statements:
         return ""
     rows = [
-        (_whose(r, page), escaped(r.says), r.status or "not stated", f"`{r.code.rpartition('.')[2]}`") for r in found
+        (_whose(r, page), escaped(r.says), r.status or "not stated", f"`{r.code.rpartition('.')[2]}`")
+        for r in statements
     ]
-    repaired = [r for r in found if r.status == "refuted here"]
-    says = f"{len(found)} statements run as code"
+    repaired = [r for r in statements if r.status == "refuted here"]
+    says = f"{len(statements)} statements run as code"
     says += f"; false as published, with a counterexample: {len(repaired)}." if repaired else "."
     link = "[Hypotheses and the test of each](../theorems.md)."
     return "\n".join(
@@ -98,18 +99,18 @@ def _whose(result: Result, page: PaperPage) -> str:
 
 
 def _compared(page: PaperPage) -> str:
-    found = [e for e in _entries() if page.tables and e.reproduction.paper == page.tables]
-    if not found:
+    measured = [e for e in _entries() if page.tables and e.reproduction.paper == page.tables]
+    if not measured:
         return ""
-    rows = [row for entry in found for row in _rows(entry)]
+    rows = [row for entry in measured for row in _rows(entry)]
     intro = "Every published number that we know beside ours: [all tables, and the rule](../reproduction.md)."
-    told = (
-        ["", "Statements without numbers, as they were measured:", "", *_statements_of(found)]
-        if any(map(_claims, found))
+    lines = (
+        ["", "Statements without numbers, as they were measured:", "", *_statements_of(measured)]
+        if any(map(_claims, measured))
         else []
     )
     return "\n".join(
-        ["## Theirs beside ours", "", intro, "", table(["table", "run", "verdict", "how far"], rows), *told, ""]
+        ["## Theirs beside ours", "", intro, "", table(["table", "run", "verdict", "how far"], rows), *lines, ""]
     )
 
 
@@ -117,9 +118,9 @@ def _claims(entry: PageEntry) -> tuple[Stated, ...]:
     return entry.record.measured.claims if entry.record else ()
 
 
-def _statements_of(found: list[PageEntry]) -> list[str]:
+def _statements_of(measured: list[PageEntry]) -> list[str]:
     """What each statement says, whether it holds in what was measured, and what that was."""
-    claims = [claim for entry in found for claim in _claims(entry)]
+    claims = [claim for entry in measured for claim in _claims(entry)]
     return [
         f"- *{'holds' if c.holds else 'does not hold'}*: {escaped(c.says)}. Here: {escaped(c.ours)}" for c in claims
     ]
@@ -137,15 +138,15 @@ def _rows(entry: PageEntry) -> list[tuple[str, str, str, str]]:
 
 
 def _again(page: PaperPage) -> str:
-    found = [e for e in _entries() if page.tables and e.reproduction.paper == page.tables]
-    if not found:
+    measured = [e for e in _entries() if page.tables and e.reproduction.paper == page.tables]
+    if not measured:
         return ""
     rows = [
         (
             f"`headcount reproduce {e.reproduction.name} --quick`",
             *map(escaped, (e.reproduction.times[0], e.reproduction.times[2], e.reproduction.needs or "nothing")),
         )
-        for e in found
+        for e in measured
     ]
     head = ["command", "quick, two cores", "full size, one GPU", "needs"]
     return "\n".join(["## Make it again", "", table(head, rows)])

@@ -89,8 +89,8 @@ def fields(value: Any) -> list[Field]:
 
 
 def _field(field: dataclasses.Field[Any]) -> Field:
-    made = field.default_factory is not dataclasses.MISSING
-    default = "made anew" if made else "" if field.default is dataclasses.MISSING else repr(field.default)
+    by_factory = field.default_factory is not dataclasses.MISSING
+    default = "made anew" if by_factory else "" if field.default is dataclasses.MISSING else repr(field.default)
     return Field(field.name, _type(field.type), default)
 
 
@@ -115,9 +115,9 @@ def field_text(entry: Entry, field: str) -> str:
     """What a field holds: the word of its class, else the package's word; else it stands in the docstring."""
     words = _words()
     own = words.get(entry.name, {})
-    said = own.get(field, "") if isinstance(own, dict) else ""
+    own_text = own.get(field, "") if isinstance(own, dict) else ""
     general = words["words"].get(field, "")
-    return said or _clause(entry.doc, field) or general
+    return own_text or _clause(entry.doc, field) or general
 
 
 def _clause(doc: str, field: str) -> str:
@@ -127,8 +127,8 @@ def _clause(doc: str, field: str) -> str:
     '`b` second'
     """
     words = " ".join(doc.partition("\n>>> ")[0].split())
-    found = [part for part in re.split(r"(?<=[^.])[.;]\s+", words + " ") if f"`{field}`" in part]
-    return found[0].strip() if found else ""
+    clauses = [part for part in re.split(r"(?<=[^.])[.;]\s+", words + " ") if f"`{field}`" in part]
+    return clauses[0].strip() if clauses else ""
 
 
 @cache
@@ -170,15 +170,15 @@ def signature(entry: Entry) -> str:
 
 def _parts(stated: inspect.Signature) -> Iterator[str]:
     """The parameters as they are written, with the star that says from where on they are given by name."""
-    seen = False
+    starred = False
     for parameter in stated.parameters.values():
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY and not seen:
-            seen = True
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY and not starred:
+            starred = True
             yield "*"
-        seen |= parameter.kind is inspect.Parameter.VAR_POSITIONAL
+        starred |= parameter.kind is inspect.Parameter.VAR_POSITIONAL
         named, kind = str(parameter.replace(annotation=inspect.Parameter.empty, default=inspect.Parameter.empty)), ""
-        if said := _type(parameter.annotation):
-            kind = f": {said}"
+        if annotation := _type(parameter.annotation):
+            kind = f": {annotation}"
         yield named + kind + (f" = {default}" if (default := _default(parameter.default)) else "")
 
 
@@ -186,7 +186,7 @@ def methods(value: Any) -> list[tuple[str, str]]:
     """The public methods and properties that say what they are, with their first sentence."""
     if not inspect.isclass(value):
         return []
-    found = []
+    listed = []
     for name in dir(value):
         member = inspect.getattr_static(value, name)
         home = next((base for base in value.__mro__ if name in vars(base)), None)
@@ -197,8 +197,8 @@ def methods(value: Any) -> list[tuple[str, str]]:
         if name.startswith("_") or not ours or not described or not (doc := inspect.getdoc(function)):
             continue  # the words of a plain value would be those of its type
         call = "()" if inspect.isroutine(function) else ""
-        found.append((f"`.{name}{call}`", escaped(doc.split("\n\n")[0].replace("\n", " "))))
-    return found
+        listed.append((f"`.{name}{call}`", escaped(doc.split("\n\n")[0].replace("\n", " "))))
+    return listed
 
 
 def _linker(space: str) -> Any:
@@ -229,8 +229,8 @@ def _entry(entry: Entry) -> str:
             for f in named
         ]
         parts += [table(["field", "type and shape", "default", "what it holds"], rows)]
-    if found := methods(value):
-        parts += [table(["also has", ""], found)]
+    if listed := methods(value):
+        parts += [table(["also has", ""], listed)]
     for block in examples(entry):
         parts += [fenced(block, "pycon")]
     return "\n".join(parts)

@@ -42,15 +42,15 @@ class _Reader(HTMLParser):
         self.silent = 0
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
+        attributes = dict(attrs)
         if tag == "article":
             self.inside = True
         if not self.inside:
             return
         if tag == "section":
-            self.open.append(given.get("id") or "")
+            self.open.append(attributes.get("id") or "")
         self.silent += tag in SILENT
-        self.linked |= tag == "a" and "headerlink" in (given.get("class") or "")
+        self.linked |= tag == "a" and "headerlink" in (attributes.get("class") or "")
         if tag in HEADINGS and self.open:
             self.heading = True
             self.parts.append((self.open[-1], [], []))
@@ -91,24 +91,24 @@ def sections_of(page: str, name: str) -> list[Section]:
     """
     reader = _Reader()
     reader.feed(page)
-    found: list[Section] = []
+    sections: list[Section] = []
     for place, heading, text in reader.parts:
-        said, words = (" ".join("".join(part).split()) for part in (heading, text))
-        url = f"{name}.html" + (f"#{place}" if found else "")
-        found.append(Section(url, found[0].heading if found else said, said, words, _weight(name)))
-    return found
+        title, words = (" ".join("".join(part).split()) for part in (heading, text))
+        url = f"{name}.html" + (f"#{place}" if sections else "")
+        sections.append(Section(url, sections[0].heading if sections else title, title, words, _weight(name)))
+    return sections
 
 
 def write_sections(folder: Path) -> int:
     """Write `sections.js` beside the pages; how many sections it holds."""
     skipped = ("_static", "_downloads", "pages")
     pages = [p for p in sorted(folder.rglob("*.html")) if not set(skipped) & set(p.relative_to(folder).parts)]
-    found = [
+    sections = [
         section
         for path in pages
         if path.stem not in ("search", "genindex")
         for section in sections_of(path.read_text(encoding="utf-8"), str(path.relative_to(folder).with_suffix("")))
     ]
-    rows = ",\n".join(json.dumps(section, ensure_ascii=False) for section in found)
+    rows = ",\n".join(json.dumps(section, ensure_ascii=False) for section in sections)
     write_text(folder / "sections.js", f"const SECTIONS = [\n{rows}\n];\n")
-    return len(found)
+    return len(sections)

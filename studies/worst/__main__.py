@@ -15,7 +15,7 @@ from torch import Tensor
 
 from headcount.certificates.worst_case.branching import SearchLimits
 from headcount.certificates.worst_case.proofs import prove
-from headcount.files import whole
+from headcount.files import atomic_write
 from headcount.kernels.box_program import compile_boxes
 from studies.worst.cells import REST, SMALL, WHOLE, Plan, StudyBank
 from studies.worst.measured_cells import MeasuredCell, Took, checked, measured, proved_columns, sizes_of
@@ -84,8 +84,8 @@ class Run:
             if self.left() < 5:
                 return
             seconds = min(self.left() - 5, self.asked.cell_seconds)
-            found = measured(part, self.plan, bank, self.asked.device, seconds)
-            self.keep(part, bank, replace(found, took=found.took + Took(0, 0, took * part.cell.members / members)))
+            cell = measured(part, self.plan, bank, self.asked.device, seconds)
+            self.keep(part, bank, replace(cell, took=cell.took + Took(0, 0, took * part.cell.members / members)))
             if self.asked.profile and part.cell.first == 0 and part.cell.name in PROFILED:
                 say(_profiled(part, bank, self.asked.device))
             if part.cell.checked or (self.asked.small and part.cell.first == 0):
@@ -112,21 +112,21 @@ class Run:
                 return
             net, target = left.part.net.to(self.asked.device), left.part.target.to(self.asked.device)
             budget = SearchLimits(MORE * left.bank.boxes, min(self.left() - 5, 2 * self.asked.cell_seconds))
-            found = prove(net, target, 0.0, 1.0, ratio=left.bank.ratio, budget=budget)
+            proofs = prove(net, target, 0.0, 1.0, ratio=left.bank.ratio, budget=budget)
             cell = self.known["cells"][left.part.cell.name]
-            cell["took"] = (Took(**cell["took"]) + Took(0.0, found.seconds)).__dict__
-            for name, values in proved_columns(found).items():
+            cell["took"] = (Took(**cell["took"]) + Took(0.0, proofs.seconds)).__dict__
+            for name, values in proved_columns(proofs).items():
                 for row, value in zip(left.rows.tolist(), values, strict=True):
                     cell["columns"][name][row] = value
-            closed = int((found.open == 0).sum())
-            say(f"more boxes, {left.part.cell.name}: {closed} of {len(left.rows)} closed in {found.seconds:.1f} s")
+            closed = int((proofs.open == 0).sum())
+            say(f"more boxes, {left.part.cell.name}: {closed} of {len(left.rows)} closed in {proofs.seconds:.1f} s")
 
     def check(self, part: TrainedCell) -> None:
         """Try a few networks of a cell on many points."""
         if not self.asked.check or self.left() < 20 or part.cell.name in self.known["checks"]:
             return
-        found = checked(part, self.plan, self.asked.device, min(1.0, self.left() / 4))
-        kinds = {kind: one.__dict__ for kind, one in found.items()}
+        checks = checked(part, self.plan, self.asked.device, min(1.0, self.left() / 4))
+        kinds = {kind: one.__dict__ for kind, one in checks.items()}
         self.known["checks"][part.cell.name] = {"points": self.plan.checked, **kinds}
 
     def counted(self) -> str:
@@ -160,7 +160,7 @@ class Run:
             "torch": torch.__version__,
             "command": "python -m studies.worst",
         }
-        with whole(self.file) as scratch:
+        with atomic_write(self.file) as scratch:
             scratch.write_text(json.dumps(self.known, separators=(",", ":")) + "\n")
 
 
@@ -170,21 +170,21 @@ def _profiled(part: TrainedCell, bank: StudyBank, device: str) -> str:
 
     kinds = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * device.startswith("cuda")
     net, target = part.net.to(device), part.target.to(device)
-    with profile(activities=kinds) as found:
+    with profile(activities=kinds) as profiler:
         proofs = prove(net, target, 0.0, 1.0, ratio=bank.ratio, budget=SearchLimits(bank.boxes, 5.0))
     order = "self_device_time_total" if device.startswith("cuda") else "self_cpu_time_total"
-    table = found.key_averages().table(sort_by=order, row_limit=14, max_name_column_width=44)
+    table = profiler.key_averages().table(sort_by=order, row_limit=14, max_name_column_width=44)
     return f"{part.cell.name}: {int(proofs.boxes.sum()):,} boxes in {proofs.seconds:.2f} s, profiled\n{table}"
 
 
-def _line(name: str, found: MeasuredCell) -> str:
-    columns, took, way = found.columns, found.took, "compiled" if found.compiled else "by products"
+def _line(name: str, cell: MeasuredCell) -> str:
+    columns, took, method = cell.columns, cell.took, "compiled" if cell.compiled else "by products"
     middle = lambda key: sorted(columns[key])[len(columns[key]) // 2]  # noqa: E731
     closed = sum(o == 0 for o in columns["open"])
     numbers = "  ".join(f"{key} {middle(key):.1e}" for key in ("nmse", "rms", "worst_lower", "worst_upper"))
     return (
         f"{name}: {closed}/{len(columns['open'])} closed  {numbers}  boxes {middle('boxes'):,} of "
-        f"{sum(columns['boxes']):,} {way}  {took.measuring:.1f} + {took.proving:.1f} s"
+        f"{sum(columns['boxes']):,} {method}  {took.measuring:.1f} + {took.proving:.1f} s"
     )
 
 
@@ -193,18 +193,18 @@ def say(line: str) -> None:
 
 
 def main() -> None:
-    ask = argparse.ArgumentParser(prog="python -m studies.worst", description=__doc__)
-    ask.add_argument("--device", default="cpu")
-    ask.add_argument("--seconds", type=float, default=450.0, help="when to stop beginning new work")
-    ask.add_argument("--cell-seconds", type=float, default=4.0, help="the most that a cell's proof may take")
-    ask.add_argument("--reserve", type=float, default=60.0, help="seconds kept for checks and for what is open")
-    ask.add_argument("--check", type=int, default=6, help="networks of a kind and cell tried on many points")
-    ask.add_argument("--profile", action="store_true", help="say for two cells where the time of a proof goes")
-    ask.add_argument("--small", action="store_true", help="the same in small, for a CPU")
-    ask.add_argument("--rest", action="store_true", help="what the whole plan leaves short, in larger parts")
-    ask.add_argument("--start", type=Path, help="go on from this file of an earlier run")
-    ask.add_argument("--out", type=Path, required=True)
-    Run(ask.parse_args()).whole()
+    parser = argparse.ArgumentParser(prog="python -m studies.worst", description=__doc__)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--seconds", type=float, default=450.0, help="when to stop beginning new work")
+    parser.add_argument("--cell-seconds", type=float, default=4.0, help="the most that a cell's proof may take")
+    parser.add_argument("--reserve", type=float, default=60.0, help="seconds kept for checks and for what is open")
+    parser.add_argument("--check", type=int, default=6, help="networks of a kind and cell tried on many points")
+    parser.add_argument("--profile", action="store_true", help="say for two cells where the time of a proof goes")
+    parser.add_argument("--small", action="store_true", help="the same in small, for a CPU")
+    parser.add_argument("--rest", action="store_true", help="what the whole plan leaves short, in larger parts")
+    parser.add_argument("--start", type=Path, help="go on from this file of an earlier run")
+    parser.add_argument("--out", type=Path, required=True)
+    Run(parser.parse_args()).whole()
 
 
 if __name__ == "__main__":

@@ -56,15 +56,15 @@ def measured(part: TrainedCell, plan: Plan, bank: StudyBank, device: str, second
         "large_share": _column(_shares(net, target, x, SHARE * rms)),
     }
     looked = time.perf_counter()
-    found = prove(net, target, 0.0, 1.0, ratio=bank.ratio, budget=SearchLimits(bank.boxes, seconds))
-    columns |= proved_columns(found)
+    proofs = prove(net, target, 0.0, 1.0, ratio=bank.ratio, budget=SearchLimits(bank.boxes, seconds))
+    columns |= proved_columns(proofs)
     proved = time.perf_counter()
     if cell.length <= MASS_UP_TO and cell.token_dim == 1 and cell.first == 0:
         few = slice(0, MASS_MEMBERS)
         low, high, _ = shares_above(net.of(few), target.of(few), 0.0, 1.0, SHARE * rms[few], boxes=MASS_BOXES)
         columns |= {"large_low": _column(low), "large_high": _column(high)}
-    took = Took(looked - start + time.perf_counter() - proved, found.seconds)
-    return MeasuredCell(columns, took, found.open > 0, found.compiled)
+    took = Took(looked - start + time.perf_counter() - proved, proofs.seconds)
+    return MeasuredCell(columns, took, proofs.open > 0, proofs.compiled)
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class Checked:
 def checked(part: TrainedCell, plan: Plan, device: str, seconds: float) -> dict[str, Checked]:
     """Trained networks, untrained ones and some with weights times 100, tried on many points that know the proof."""
     kinds = {"trained": part.net, "untrained": _untrained(part.net), "broken": _broken(part.net)}
-    found: dict[str, Checked] = {}
+    by_kind: dict[str, Checked] = {}
     for kind, net in kinds.items():
         net, target, leaves = net.to(device), part.target.to(device), Leaves(KEPT_LEAVES)
         budget = SearchLimits(CHECK_BOXES, seconds)
@@ -153,8 +153,8 @@ def checked(part: TrainedCell, plan: Plan, device: str, seconds: float) -> dict[
         met = try_points(net, target, proofs, plan.checked, leaves)
         beyond = int((met > proofs.upper).sum())
         nearest = float((met / proofs.upper).max())
-        found[kind] = Checked(len(net), int((proofs.open > 0).sum()), nearest, beyond)
-    return found
+        by_kind[kind] = Checked(len(net), int((proofs.open > 0).sum()), nearest, beyond)
+    return by_kind
 
 
 WEIGHTS = ("W", "b", "S", "s0", "A", "a0", "c", "w", "w0")
@@ -207,11 +207,11 @@ def worst_leaves(proofs: Proofs, leaves: Leaves, net: Folded) -> Tensor:
     ends = proofs.worst[None, :, None].repeat(2, 1, STARTS, 1, 1)
     if not leaves.whole or not leaves.parts:
         return ends
-    kept = leaves.joined()
+    boxes = leaves.joined()
     for k in range(len(net)):
-        mine = kept[kept.member == k]
-        first = mine.upper.argsort(descending=True)[: STARTS - 1]
-        lo, hi = mine.lo[first], mine.hi[first]
+        of_member = boxes[boxes.member == k]
+        first = of_member.upper.argsort(descending=True)[: STARTS - 1]
+        lo, hi = of_member.lo[first], of_member.hi[first]
         lo, hi = sorted_hull(lo, hi)
         ends[0, k, : len(first)], ends[1, k, : len(first)] = lo, hi
     return ends

@@ -19,7 +19,7 @@ from typing import Any
 
 from headcount.drawing.panels import figure_of, frames, legend, log_panel
 from headcount.drawing.svg import Figure
-from headcount.files import whole
+from headcount.files import atomic_write
 from headcount.report import Exhibit, Passage, article
 
 DATA, ROADS, PAGE = Path("docs/data/worst.json"), Path("docs/data/worst_roads.json"), Path("docs/worst.html")
@@ -108,11 +108,11 @@ def _rounded(column: str, value: float) -> float:
 
 def grouped(data: dict[str, Any], key: Callable[[dict[str, Any]], Any]) -> dict[Any, Group]:
     """The cells by a key, in its order; cells whose key is None are left out."""
-    found: dict[Any, list[dict[str, Any]]] = defaultdict(list)
+    by_key: dict[Any, list[dict[str, Any]]] = defaultdict(list)
     for cell in data["cells"].values():
         if (at := key(cell)) is not None:
-            found[at].append(cell)
-    return {at: Group(tuple(found[at])) for at in sorted(found)}
+            by_key[at].append(cell)
+    return {at: Group(tuple(by_key[at])) for at in sorted(by_key)}
 
 
 def plain(cell: dict[str, Any], token_dim: int = 1) -> bool:
@@ -232,8 +232,8 @@ def transition(groups: dict[tuple[int, int, int], Group]) -> str:
         fewer = groups.get((length, wells, heads - 1))
         if wells < 2 or heads != wells or fewer is None or min(group.settled, fewer.settled) < SETTLED:
             continue
-        for name, found in gains.items():
-            found.append(fewer.middle(name) / group.middle(name))
+        for name, ratios in gains.items():
+            ratios.append(fewer.middle(name) / group.middle(name))
     if not gains["rms"]:
         return "No two neighbouring head counts were trained whose proofs nearly all closed."
     average, met, worst = (median(g) for g in gains.values())
@@ -300,11 +300,11 @@ def gap_answer(trainings: dict[str, Group], length: int) -> str:
             little.append(name)
         else:
             unknown.append(f"{name} ({group.closed} of {group.networks} proofs closed)")
-    said = [f"At length {length} the worst error of plainly trained networks is at least {met:.2g} by the median."]
-    said += [f"What surely lowers it: {'; '.join(surely)}."] if surely else []
-    said += [f"What does not, or by less than a half: {', '.join(little)}."] if little else []
-    said += [f"Smaller errors were met, and are not proved: {', '.join(unknown)}."] if unknown else []
-    return " ".join(said)
+    sentences = [f"At length {length} the worst error of plainly trained networks is at least {met:.2g} by the median."]
+    sentences += [f"What surely lowers it: {'; '.join(surely)}."] if surely else []
+    sentences += [f"What does not, or by less than a half: {', '.join(little)}."] if little else []
+    sentences += [f"Smaller errors were met, and are not proved: {', '.join(unknown)}."] if unknown else []
+    return " ".join(sentences)
 
 
 def _shares(data: dict[str, Any]) -> Passage | None:
@@ -420,21 +420,23 @@ def _to_the_end(roads: dict[str, Any]) -> Passage:
 
 
 def main(arguments: Iterable[str] | None = None) -> None:
-    ask = argparse.ArgumentParser(prog="python -m studies.worst.page", description=__doc__)
-    ask.add_argument("raw", nargs="?", type=Path, help="what a run wrote")
-    ask.add_argument("--data", type=Path, default=DATA)
-    ask.add_argument("--roads", type=Path, default=ROADS, help="bounds on the same boxes, as studies.worst.roads wrote")
-    ask.add_argument("--page", type=Path, default=PAGE)
-    asked = ask.parse_args(None if arguments is None else list(arguments))
-    if asked.raw is not None:
-        known = json.loads(asked.data.read_text()) if asked.data.exists() else {}
-        data = with_cells(known, kept(json.loads(asked.raw.read_text())))
-        with whole(asked.data) as scratch:
+    parser = argparse.ArgumentParser(prog="python -m studies.worst.page", description=__doc__)
+    parser.add_argument("raw", nargs="?", type=Path, help="what a run wrote")
+    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument(
+        "--roads", type=Path, default=ROADS, help="bounds on the same boxes, as studies.worst.roads wrote"
+    )
+    parser.add_argument("--page", type=Path, default=PAGE)
+    options = parser.parse_args(None if arguments is None else list(arguments))
+    if options.raw is not None:
+        known = json.loads(options.data.read_text()) if options.data.exists() else {}
+        data = with_cells(known, kept(json.loads(options.raw.read_text())))
+        with atomic_write(options.data) as scratch:
             scratch.write_text(json.dumps(data, separators=(",", ":")) + "\n")
-    with whole(asked.page) as scratch:
-        roads = json.loads(asked.roads.read_text()) if asked.roads.exists() else None
-        scratch.write_text(page(json.loads(asked.data.read_text()), roads), encoding="utf-8")
-    print(f"wrote {asked.page}")
+    with atomic_write(options.page) as scratch:
+        roads = json.loads(options.roads.read_text()) if options.roads.exists() else None
+        scratch.write_text(page(json.loads(options.data.read_text()), roads), encoding="utf-8")
+    print(f"wrote {options.page}")
 
 
 if __name__ == "__main__":

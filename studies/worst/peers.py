@@ -37,14 +37,14 @@ class PlainError(nn.Module):
         if len(net) != 1 or net.units != "relu" or not net.same_places or any(rank != 1 for rank in target.ranks):
             raise ValueError("one network with ReLU units and no positions, and a target of minima")
         T, d, (H, M) = net.length, net.token_dim, net.a0.shape[1:]
-        whole = torch.eye(T * d, dtype=torch.float64).view(T, d, T * d)
-        self.units = nn.ModuleList(_affine(net.W[0] @ whole[t], net.b[0, 0]) for t in range(T))
+        identity = torch.eye(T * d, dtype=torch.float64).view(T, d, T * d)
+        self.units = nn.ModuleList(_affine(net.W[0] @ identity[t], net.b[0, 0]) for t in range(T))
         # A weight for every hidden unit, all alike: the library spreads no column over others.
         self.scores = nn.ModuleList(_affine(net.S[0, h].expand(M, -1), net.s0[0, h].expand(M)) for h in range(H))
         shift = net.c[0] / H  # weights sum to one, so that a constant may be added to all values
         self.values = nn.ModuleList(_affine(net.A[0, h], net.a0[0, h] + shift) for h in range(H))
         self.read = _affine(net.w, net.w0)
-        self.away = nn.ModuleList(_affine(whole[t], -centre) for centre in target.vertex[0] for t in range(T))
+        self.away = nn.ModuleList(_affine(identity[t], -centre) for centre in target.vertex[0] for t in range(T))
         self.curve = nn.ModuleList(_affine(k.expand(1, d), k.new_zeros(1)) for k in target.curve[0])
         self.factor = target.outer.gradient((0.0,) * len(target.ranks))
 
@@ -75,9 +75,9 @@ def _added(parts: list[Tensor]) -> Tensor:
 
 
 def _affine(weight: Tensor, bias: Tensor) -> nn.Linear:
-    made = nn.Linear(weight.shape[1], weight.shape[0], dtype=torch.float64)
-    made.weight.data, made.bias.data = weight.clone(), bias.clone()
-    return made
+    linear = nn.Linear(weight.shape[1], weight.shape[0], dtype=torch.float64)
+    linear.weight.data, linear.bias.data = weight.clone(), bias.clone()
+    return linear
 
 
 def lirpa_roads(net: Folded, target: LookedUp) -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
@@ -102,28 +102,28 @@ def lirpa_roads(net: Folded, target: LookedUp) -> dict[str, Callable[[Tensor, Te
         def bound_relax(self, x: Any) -> None:
             self.bound_relax_impl(x, torch.erf, _erf_slope)
 
-    def road(method: str) -> Callable[[Tensor, Tensor], Tensor]:
+    def bound_by(method: str) -> Callable[[Tensor, Tensor], Tensor]:
         def bound(lo: Tensor, hi: Tensor) -> Tensor:
             low, high = (end[0].flatten(1) for end in (lo, hi))
             middle, before = (low + high) / 2, torch.get_default_dtype()
             try:
                 torch.set_default_dtype(torch.float64)
                 with contextlib.redirect_stdout(io.StringIO()), torch.no_grad():
-                    made = BoundedModule(
+                    bounded = BoundedModule(
                         PlainError(net, target),
                         middle,
                         bound_opts={"conv_mode": "matrix"},
                         custom_ops={"onnx::Erf": BoundErf},
                     )
                     box = BoundedTensor(middle, PerturbationLpNorm(norm=float("inf"), x_L=low, x_U=high))
-                    least, most = made.compute_bounds(x=(box,), method=method)
+                    least, most = bounded.compute_bounds(x=(box,), method=method)
             finally:
                 torch.set_default_dtype(before)
             return torch.maximum(least.abs(), most.abs())[:, 0]
 
         return bound
 
-    return {f"auto_LiRPA 0.3, {words}": road(method) for words, method in METHODS.items()}
+    return {f"auto_LiRPA 0.3, {words}": bound_by(method) for words, method in METHODS.items()}
 
 
 def _erf_slope(x: Tensor) -> Tensor:

@@ -89,21 +89,21 @@ def on_boxes(net: TargetUnits, task: Wells, boxes: int = 256) -> list[dict[str, 
         x = lo[:, :, None] + (hi - lo)[:, :, None] * torch.rand(
             1, boxes, 500, task.length, 1, generator=generator, dtype=torch.float64
         )
-        seen = errors_at(folded, target, x.flatten(1, 2)).view(boxes, -1).amax(1)
+        largest = errors_at(folded, target, x.flatten(1, 2)).view(boxes, -1).amax(1)
         row: dict[str, Any] = {"half width": half}
-        for name, road in roads.items():
+        for name, method in roads.items():
             start = time.process_time()
-            upper = road(lo, hi)
+            upper = method(lo, hi)
             row[f"{name}, microseconds"] = round(1e6 * (time.process_time() - start) / boxes, 1)
-            assert bool((seen <= upper * (1 + 1e-9)).all()), name
-            row[name] = float(f"{(upper / seen).median():.4g}")
+            assert bool((largest <= upper * (1 + 1e-9)).all()), name
+            row[name] = float(f"{(upper / largest).median():.4g}")
         rows.append(row)
     return rows
 
 
-def _patched(name: str, by: Any, *given: Any) -> Any:
+def _patched(name: str, by: Any, *arguments: Any) -> Any:
     with patch.object(bounding, name, by):
-        return bounding.error_bounds(*given).upper[0]
+        return bounding.error_bounds(*arguments).upper[0]
 
 
 def to_the_end(net: TargetUnits, task: Wells, limits: SearchLimits) -> dict[str, Any]:
@@ -111,16 +111,16 @@ def to_the_end(net: TargetUnits, task: Wells, limits: SearchLimits) -> dict[str,
     folded, target = fold([net], task.length), sloped([task])
     assert isinstance(target, LookedUp)
     start = time.process_time()
-    whole = prove(folded, target, 0.0, 1.0, budget=limits)
+    plain = prove(folded, target, 0.0, 1.0, budget=limits)
     between = time.process_time()
-    winners = prove_by_winners(folded, target, 0.0, 1.0, limits=limits, lower=float(whole.lower[0]))
+    winners = prove_by_winners(folded, target, 0.0, 1.0, limits=limits, lower=float(plain.lower[0]))
     end = time.process_time()
     return {
-        "met": float(f"{float(whole.lower[0]):.4g}"),
-        "all tokens": round(float(whole.upper[0] / whole.lower[0]), 3),
-        "all tokens, boxes": int(whole.boxes[0]),
+        "met": float(f"{float(plain.lower[0]):.4g}"),
+        "all tokens": round(float(plain.upper[0] / plain.lower[0]), 3),
+        "all tokens, boxes": int(plain.boxes[0]),
         "all tokens, seconds": round(between - start, 2),
-        "all tokens, open": int(whole.open[0]),
+        "all tokens, open": int(plain.open[0]),
         "winners": round(winners.upper / winners.lower, 3),
         "winners, boxes": winners.boxes,
         "winners, seconds": round(end - between, 2),
@@ -129,23 +129,23 @@ def to_the_end(net: TargetUnits, task: Wells, limits: SearchLimits) -> dict[str,
 
 
 def main() -> None:
-    ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ask.add_argument("--epochs", type=int, default=300)
-    ask.add_argument("--boxes", type=int, default=1_000_000)
-    ask.add_argument("--seconds", type=float, default=30.0)
-    ask.add_argument("--json", type=Path)
-    asked = ask.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--epochs", type=int, default=300)
+    parser.add_argument("--boxes", type=int, default=1_000_000)
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
     same: list[dict[str, Any]] = []
     ends = []
     for shape in SHAPES:
-        net, task, nmse = trained(*shape, asked.epochs)
+        net, task, nmse = trained(*shape, options.epochs)
         if shape == (4, 2, 2, 16):
             same = on_boxes(net, task)
         sizes = dict(zip(("length", "wells", "heads", "width"), shape, strict=True))
-        found = to_the_end(net, task, SearchLimits(asked.boxes, asked.seconds))
-        ends.append({**sizes, "nmse": float(f"{nmse:.3g}"), **found})
+        ended = to_the_end(net, task, SearchLimits(options.boxes, options.seconds))
+        ends.append({**sizes, "nmse": float(f"{nmse:.3g}"), **ended})
         print(json.dumps(ends[-1]), flush=True)
-    whole = {
+    content = {
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "device": f"CPU, {torch.get_num_threads()} threads, seconds of the processor",
         "torch": torch.__version__,
@@ -153,9 +153,9 @@ def main() -> None:
         "same boxes": same,
         "to the end": ends,
     }
-    print(json.dumps(whole["same boxes"], indent=1))
-    if asked.json:
-        asked.json.write_text(json.dumps(whole, indent=1) + "\n")
+    print(json.dumps(content["same boxes"], indent=1))
+    if options.json:
+        options.json.write_text(json.dumps(content, indent=1) + "\n")
 
 
 if __name__ == "__main__":

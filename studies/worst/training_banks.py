@@ -50,8 +50,8 @@ class TrainedCell:
 
     def few(self, at: Tensor | slice) -> TrainedCell:
         """Some of its networks."""
-        kept = tuple(torch.tensor(self.nmse, dtype=torch.float64)[at].tolist())
-        return replace(self, net=self.net.of(at), target=self.target.of(at), nmse=kept)
+        nmse = tuple(torch.tensor(self.nmse, dtype=torch.float64)[at].tolist())
+        return replace(self, net=self.net.of(at), target=self.target.of(at), nmse=nmse)
 
 
 def built(bank: StudyBank) -> list[TrainedCell]:
@@ -61,8 +61,8 @@ def built(bank: StudyBank) -> list[TrainedCell]:
 
 def _built_cell(cell: Cell) -> TrainedCell:
     tasks = [cell.task(k) for k in cell.seeds]
-    found = {task: _most_exact(task, cell) for task in dict.fromkeys(tasks)}
-    nets = [found[task] for task in tasks]
+    by_task = {task: _most_exact(task, cell) for task in dict.fromkeys(tasks)}
+    nets = [by_task[task] for task in tasks]
     x = torch.rand(2048, cell.length, cell.token_dim, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     nmse = []
     for net, task in zip(nets, tasks, strict=True):
@@ -77,10 +77,10 @@ def _most_exact(task: Wells, cell: Cell) -> Transformer:
     x = torch.rand(64, cell.length, cell.token_dim, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     best: Transformer | None = None
     for step in range(2, 13):
-        made = as_transformer(build(task, eps=2.0**-step).net, cell.arch, x)
-        if made is None:
+        transformer = as_transformer(build(task, eps=2.0**-step).net, cell.arch, x)
+        if transformer is None:
             break
-        best = made
+        best = transformer
     if best is None:
         raise ValueError(f"no construction for {cell.name} fits into {cell.arch.name}")
     return best
@@ -118,11 +118,11 @@ def trained(bank: StudyBank, device: str) -> list[TrainedCell]:
 def _folded_cells(
     cells: Sequence[Cell], outcome: Outcome, members: Sequence[Member], scales: list[Scale]
 ) -> list[TrainedCell]:
-    found, start = [], 0
+    folded, start = [], 0
     for cell in cells:
-        found.append(TrainedCell.of(cell, outcome, slice(start, start + cell.members), members, scales))
+        folded.append(TrainedCell.of(cell, outcome, slice(start, start + cell.members), members, scales))
         start += cell.members
-    return found
+    return folded
 
 
 def _worst_points(cells: Sequence[TrainedCell], seed: int, device: str) -> list[Tensor]:

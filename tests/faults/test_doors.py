@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from headcount.cli import failures, main
-from headcount.files import whole
+from headcount.files import atomic_write
 from headcount.measuring.tables import read_csv
 from headcount.refusals import RefusalError
 from headcount.results import Store, Study, read_study
@@ -339,7 +339,7 @@ def test_exported_json_holds_null_for_what_is_no_number_and_is_read_back_as_infi
 def test_scratch_files_have_names_that_nobody_can_foresee(tmp_path):
     names = set()
     for _ in range(2):
-        with whole(tmp_path / "x.txt") as scratch:
+        with atomic_write(tmp_path / "x.txt") as scratch:
             names.add(scratch.name)
             scratch.write_text("whole")
     assert len(names) == 2 and not any(str(os.getpid()) == name.split(".")[-2] for name in names)

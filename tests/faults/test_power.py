@@ -22,7 +22,7 @@ BANKS = 6
 SCRIPT = f"""
 import os, sys
 from pathlib import Path
-from headcount.files import whole
+from headcount.files import atomic_write
 from headcount.results import Store
 
 base = Path(sys.argv[1])
@@ -34,7 +34,7 @@ os.write(told, b"0")
 for i in range({BANKS}):
     bank = runs[8 * i : 8 * i + 8]
     for run in bank:
-        with whole(store.path.parent / "networks" / run) as scratch:
+        with atomic_write(store.path.parent / "networks" / run) as scratch:
             scratch.write_bytes(run.encode() * 400)
     store.add([(run, {{}}, {{"run": run, "nmse": 0.5, "more": run * 100}}) for run in bank], {{"torch": "2"}})
     os.write(told, f"{{i + 1}}".encode())

@@ -13,7 +13,7 @@ import pytest
 
 import headcount.results.store as store_module
 from headcount.cli import main
-from headcount.files import whole
+from headcount.files import atomic_write
 from headcount.results import Store, database, read_study
 from headcount.results.database import StoreError, checksum
 from headcount.results.upkeep import merge_stores, repair_store, verify_store
@@ -201,7 +201,7 @@ def test_a_disk_that_cannot_be_written_to_is_named_by_what_was_asked_for(tmp_pat
     assert call(capsys, "sweep", tmp_path / "x.toml", "--store", tmp_path / "s")[2] == (
         f"headcount: {tmp_path / 's'}: read-only file system\n"
     )
-    with pytest.raises(OSError, match=r"page\.html'"), whole(tmp_path / "page.html") as scratch:
+    with pytest.raises(OSError, match=r"page\.html'"), atomic_write(tmp_path / "page.html") as scratch:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(scratch))
 
 

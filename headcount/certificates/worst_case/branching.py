@@ -160,8 +160,8 @@ class Search:
     def run(self, budget: SearchLimits, on_progress: Progress | None = None) -> None:
         """Look at boxes until none is left or a limit is reached; boxes left then count as open."""
         end = time.perf_counter() + budget.seconds
-        for share in PATIENCE:
-            self._until(max(1, budget.boxes // share), end, on_progress)
+        for patience in PATIENCE:
+            self._until(max(1, budget.boxes // patience), end, on_progress)
             self.queue, self.parked = [*self.queue, *self.parked], []
         for boxes in self.queue:
             self._give_up(boxes)
@@ -198,10 +198,10 @@ class Search:
         while self.queue and count < self.chunk:
             parts.append(self.queue.pop())
             count += len(parts[-1])
-        whole = Boxes.joined(parts) if len(parts) > 1 else parts[0]
-        if len(whole) > self.chunk:
-            self.queue.append(whole[self.chunk :])
-        return whole[: self.chunk]
+        boxes = Boxes.joined(parts) if len(parts) > 1 else parts[0]
+        if len(boxes) > self.chunk:
+            self.queue.append(boxes[self.chunk :])
+        return boxes[: self.chunk]
 
     def _step(self, boxes: Boxes) -> None:
         bounds = self._bounds(boxes)
@@ -280,5 +280,5 @@ def bounds_of(
     who, tile, row = tiles(member, len(net), rows)
     shape = (len(who), rows, *lo.shape[1:])
     padded = [lo.new_zeros(shape).index_put_((tile, row), part) for part in (lo, hi)]
-    found = error_bounds(net.of(who), target.of(who), *padded)
-    return ErrorBounds(*(part[tile, row][None] for part in (found.upper, found.least, found.middle, found.guilt)))
+    bounds = error_bounds(net.of(who), target.of(who), *padded)
+    return ErrorBounds(*(part[tile, row][None] for part in (bounds.upper, bounds.least, bounds.middle, bounds.guilt)))

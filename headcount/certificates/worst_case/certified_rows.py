@@ -57,8 +57,8 @@ def certify_all(
     groups: dict[object, list[int]] = defaultdict(list)
     for k, (net, task) in enumerate(networks):
         plain, _, _ = plain_net(net)
-        found, outer = looked_up(task)
-        form = tuple((s.places, s.rank) for s in found)
+        statistics, outer = looked_up(task)
+        form = tuple((s.places, s.rank) for s in statistics)
         groups[plain.arch, task.length, task.token_dim, form, outer].append(k)
     rows: dict[int, CertifiedRow] = {}
     for at in groups.values():

@@ -32,9 +32,9 @@ class CompiledBounds:
         """For networks of one layer where there is a program that agrees with the batched products; else none."""
         if not isinstance(net, Folded) or not boxes_compiled(box_shape(net), net.device):
             return None
-        made = cls(net)
+        compiled = cls(net)
         try:
-            return made if made.agrees(target, low, high) else None
+            return compiled if compiled.agrees(target, low, high) else None
         except NotCompiledError:  # it was made, and the device does not take it
             return None
 
@@ -47,11 +47,11 @@ class CompiledBounds:
         middle, half = ends[0], 0.5 * 10 ** (-4 * ends[1, :, :1, :1]) * ends[1].clamp_min(1e-3)
         lo, hi = ((low + (high - low) * (middle + s * half).clamp(0, 1)).to(net.device) for s in (-1, 1))
         member = torch.arange(TRIED, device=net.device).remainder(len(net)).sort().values
-        mine = self.bounds(target, member, lo, hi)
+        compiled = self.bounds(target, member, lo, hi)
         plain = error_bounds(net.of(member), target.of(member), lo[:, None], hi[:, None])
         slack = net.slack[member]
         for name in ("upper", "middle"):
-            one, other = getattr(mine, name)[0], getattr(plain, name)[:, 0]
+            one, other = getattr(compiled, name)[0], getattr(plain, name)[:, 0]
             same = (one - other).abs() <= AGREE * other.abs() + 16 * slack
             if not bool((same | (one == other)).all()):
                 return False
@@ -64,8 +64,8 @@ class CompiledBounds:
         order = member.argsort(stable=True)
         back = torch.empty_like(order)
         back[order] = torch.arange(len(order), device=order.device)
-        found = self._sorted(target, member[order], lo[order], hi[order])
-        return ErrorBounds(*(part[back][None] for part in found))
+        bounds = self._sorted(target, member[order], lo[order], hi[order])
+        return ErrorBounds(*(part[back][None] for part in bounds))
 
     def _sorted(self, target: SlopedTarget, member: Tensor, lo: Tensor, hi: Tensor) -> tuple[Tensor, ...]:
         """Bounds of boxes that follow each other member by member."""

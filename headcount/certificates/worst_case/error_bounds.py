@@ -107,9 +107,9 @@ def folded_bounds(
     0.0
     """
     box = _tokens(net, lo, hi)
-    shares = WeightRanges.of(box.weights)
-    at, well = shares.middle(box.even)
-    known = _known_means(box, shares, at)
+    ranges = WeightRanges.of(box.weights)
+    at, well = ranges.middle(box.even)
+    known = _known_means(box, ranges, at)
     hidden, away = known.at.sum(2) + net.c[:, None], known.far.sum(2)
     down, up = _bends(net.w[:, None], hidden, away)
     y, dy, values = target.slopes(lo, hi)
@@ -121,7 +121,7 @@ def folded_bounds(
     slopes, means = line.slopes(box)
     along = (slopes - dy).magnitude * box.rad
     around = (along.sum((2, 3)) * UP + spare).masked_fill(~well, torch.inf)
-    fixed = ((line.slopes_at(shares) - dy).magnitude * box.rad).sum((2, 3)) * UP + spare + 3 * net.slack[:, None]
+    fixed = ((line.slopes_at(ranges) - dy).magnitude * box.rad).sum((2, 3)) * UP + spare + 3 * net.slack[:, None]
     low, high = line.moved(box, at)
     fall, rise = line.mean_moved(means, at)
     shift, apart = y - values.mid, values.rad * UP + spare + 3 * net.slack[:, None]
@@ -165,14 +165,14 @@ def _tokens(net: Folded, lo: Tensor, hi: Tensor) -> _Tokens:
     on = unit_slopes(net.units, pre, torch.einsum("grtd,gnd->grtn", rad, net.W.abs()) + net.edge[:, None, None])
     z = net.activate(pre)
     rows, offsets = torch.cat([net.S, net.A.flatten(1, 2)], 1), torch.cat([net.s0, net.a0.flatten(1)], 1)
-    seen = torch.baddbmm(offsets[:, None], z.reshape(G, R * T, N), rows.mT).view(G, R, T, -1)
+    mapped = torch.baddbmm(offsets[:, None], z.reshape(G, R * T, N), rows.mT).view(G, R, T, -1)
     steep = (rows[..., None] * net.W[:, None]).transpose(1, 2).reshape(G, N, -1)
     slopes = [
         torch.bmm(part.reshape(G, R * T, N), by).view(G, R, T, -1, d)
         for part, by in ((on.mid, steep), (on.rad, steep.abs()))
     ]
     ds, da = (Interval(*(s[..., part, :] for s in slopes)) for part in (slice(None, H), slice(H, None)))
-    s, a = seen[..., :H], seen[..., H:].unflatten(-1, (H, M))
+    s, a = mapped[..., :H], mapped[..., H:].unflatten(-1, (H, M))
     da = Interval(*(t.unflatten(-2, (H, M)) for t in (da.mid, da.rad)))
     scores = Scores.of(s, _spread(ds, rad))
     p = scores.weights
@@ -190,13 +190,13 @@ class _Means:
     steep: Tensor
 
 
-def _known_means(box: _Tokens, shares: WeightRanges, at: Tensor) -> _Means:
-    """Two roads to each mean: by slopes from the middle of the box, or by weights and values each by itself."""
+def _known_means(box: _Tokens, ranges: WeightRanges, at: Tensor) -> _Means:
+    """Two ways to bound each mean: by slopes from the middle of the box, or by weights and values each by itself."""
     worth = Interval(box.a, _spread(box.da, box.rad))
     middle, mean = (box.even[..., None] * box.a).sum(2), (at[..., None] * box.a).sum(2)
     by_slopes, steep = _means(worth, box.da, box.ds, middle, box.reach, box.scores)
-    down, up = shares.moved(at, box.a)
-    inner = torch.minimum((shares.most[..., None] * worth.rad).sum(2), worth.rad.amax(2)) * UP
+    down, up = ranges.moved(at, box.a)
+    inner = torch.minimum((ranges.most[..., None] * worth.rad).sum(2), worth.rad.amax(2)) * UP
     inner = inner + 1e-12 * box.a.abs().amax(2)
     low = torch.maximum(by_slopes.mid - by_slopes.rad, mean - down * UP - inner)
     high = torch.minimum(by_slopes.mid + by_slopes.rad, mean + up * UP + inner)
@@ -226,9 +226,9 @@ class _Line:
         means, _ = _means(tokens, db, box.ds, (box.even * self.b).sum(2)[..., None], box.reach, box.scores)
         return (box.weights.unsqueeze(-1) * _steepness(tokens, db, box.ds, means)[..., 0, :]).sum(3), means[..., 0]
 
-    def slopes_at(self, shares: WeightRanges) -> Interval:
+    def slopes_at(self, ranges: WeightRanges) -> Interval:
         """The same, for weights that stand still anywhere in their range."""
-        return (hull(shares.least, shares.most).unsqueeze(-1) * self.db).sum(3)
+        return (hull(ranges.least, ranges.most).unsqueeze(-1) * self.db).sum(3)
 
     def moved(self, box: _Tokens, at: Tensor) -> tuple[Tensor, Tensor]:
         """How far sum_k alpha_k D_k moves down and up with the weights alone, tokens in the middle of the box."""

@@ -74,9 +74,9 @@ def shares_above(
     )
     looked = torch.zeros(models, dtype=torch.int64, device=device)
     lo, hi = (torch.full(shape, v, dtype=torch.float64, device=device) for v in (low, high))
-    whole = Boxes(torch.arange(models, device=device), lo, hi, torch.full_like(above, torch.inf))
+    domain = Boxes(torch.arange(models, device=device), lo, hi, torch.full_like(above, torch.inf))
     compiled = CompiledBounds.of(net, target, low, high)
-    queue, chunk = deque([whole]), chunk_of(net, compiled)
+    queue, chunk = deque([domain]), chunk_of(net, compiled)
     while queue:
         taken = queue.popleft()
         if len(taken) > chunk:
@@ -87,15 +87,15 @@ def shares_above(
         if not len(taken):
             continue
         looked += torch.bincount(taken.member, minlength=models)
-        found = bounds_of(net, target, taken.member, taken.lo, taken.hi, compiled)
-        share = ((taken.hi - taken.lo) / (high - low)).flatten(1).prod(1)
+        bounds = bounds_of(net, target, taken.member, taken.lo, taken.hi, compiled)
+        volume = ((taken.hi - taken.lo) / (high - low)).flatten(1).prod(1)
         limit = threshold[taken.member]
-        over, under = found.least[0] > limit, found.upper[0] <= limit
-        above.scatter_add_(0, taken.member, share * over)
-        below.scatter_add_(0, taken.member, share * under)
+        over, under = bounds.least[0] > limit, bounds.upper[0] <= limit
+        above.scatter_add_(0, taken.member, volume * over)
+        below.scatter_add_(0, taken.member, volume * under)
         rest = ~(over | under)
         if bool(rest.any()):
-            queue.append(taken[rest].halves(found.guilt[0][rest]))
+            queue.append(taken[rest].halves(bounds.guilt[0][rest]))
     rounding = 1e-12  # of some millions of additions of numbers of one sign
     ends = (above * (1 - rounding), ((1 - below) * (1 + rounding) + rounding * (below > 0)).clamp(0, 1))
     return (*ends, int(looked.sum()))

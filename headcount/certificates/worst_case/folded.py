@@ -197,19 +197,19 @@ def fold_stacked(
         )
     if not all(bool(t.isfinite().all()) for t in stacked.values()):
         raise ValueError("a network has weights that are not finite: its worst error has no bound")
-    given = {name: t.detach().double().cpu().numpy().astype(np.longdouble) for name, t in stacked.items()}
+    parameters = {name: t.detach().double().cpu().numpy().astype(np.longdouble) for name, t in stacked.items()}
     beta = float(arch.layers[0][1] ** -0.5) if beta is None else beta
     mean, spread = (np.array([s[i] for s in scales], dtype=np.longdouble) for i in (0, 1))
     places = position_features(length, arch.positions, dtype=torch.float64).numpy().astype(np.longdouble)
-    exact = _products(arch, token_dim, given, (mean, spread), places, beta)
-    sizes = {name: abs(v) for name, v in given.items()}
+    exact = _products(arch, token_dim, parameters, (mean, spread), places, beta)
+    sizes = {name: abs(v) for name, v in parameters.items()}
     sizes = _products(arch, token_dim, sizes, (abs(mean), abs(spread)), abs(places), beta)
     terms = 4 * arch.embed_dim + arch.layers[0][1] + 16
     off = {k: 2 * U * abs(v) + terms * float(np.finfo(np.longdouble).eps) * sizes[k] for k, v in exact.items()}
     tensors = {name: _tensor(v) for name, v in exact.items()}
     units: Units = "linear" if arch.embedding == "linear" else arch.activation
     nothing = torch.zeros(len(mean), dtype=torch.float64)
-    made = Folded(
+    folded = Folded(
         units,
         reach,
         arch.positions == 0,
@@ -218,34 +218,36 @@ def fold_stacked(
         slack=nothing,
         drift=nothing,
     )
-    return with_rounding(made, {name: _tensor(v) for name, v in off.items()})
+    return with_rounding(folded, {name: _tensor(v) for name, v in off.items()})
 
 
 def _products(
-    arch: Architecture, d: int, given: Mapping[str, Any], scale: tuple[Any, Any], places: Any, beta: float
+    arch: Architecture, d: int, parameters: Mapping[str, Any], scale: tuple[Any, Any], places: Any, beta: float
 ) -> dict[str, np.ndarray]:
     """The folded numbers of every member, in the precision of what is given."""
     mean, spread = scale
     first, outer = ("encoder", None) if arch.embedding == "linear" else ("encoder.inner", "encoder.outer")
-    W = given[f"{first}.weight"]
-    b = given[f"{first}.bias"][:, None] + places @ np.swapaxes(W[:, :, d:], 1, 2)
-    query, key, value, output = (given[f"attention.0.{n}"] for n in ("query", "key", "value", "output"))
-    cls = given["cls"]
-    asked = np.matmul(np.swapaxes(key, 2, 3), np.matmul(query, cls[:, None, :, None]))[..., 0] * np.longdouble(beta)
-    inner = given["read_out.inner.weight"]
+    W = parameters[f"{first}.weight"]
+    b = parameters[f"{first}.bias"][:, None] + places @ np.swapaxes(W[:, :, d:], 1, 2)
+    query, key, value, output = (parameters[f"attention.0.{n}"] for n in ("query", "key", "value", "output"))
+    cls = parameters["cls"]
+    directions = np.matmul(np.swapaxes(key, 2, 3), np.matmul(query, cls[:, None, :, None]))[..., 0] * np.longdouble(
+        beta
+    )
+    inner = parameters["read_out.inner.weight"]
     carried = np.matmul(np.matmul(inner[:, None], output), value)
-    W2 = np.eye(W.shape[1], dtype=np.longdouble)[None] if outer is None else given[f"{outer}.weight"]
-    b2 = np.zeros((1, W.shape[1]), dtype=np.longdouble) if outer is None else given[f"{outer}.bias"]
+    W2 = np.eye(W.shape[1], dtype=np.longdouble)[None] if outer is None else parameters[f"{outer}.weight"]
+    b2 = np.zeros((1, W.shape[1]), dtype=np.longdouble) if outer is None else parameters[f"{outer}.bias"]
     return {
         "W": W[:, :, :d],
         "b": b,
-        "S": np.matmul(asked, W2),
-        "s0": (asked * b2[:, None]).sum(-1),
+        "S": np.matmul(directions, W2),
+        "s0": (directions * b2[:, None]).sum(-1),
         "A": np.matmul(carried, W2[:, None]),
         "a0": (carried * b2[:, None, None]).sum(-1),
-        "c": np.matmul(inner, cls[:, :, None])[..., 0] + given["read_out.inner.bias"],
-        "w": spread[:, None] * given["read_out.outer.weight"][:, 0],
-        "w0": spread * given["read_out.outer.bias"][:, 0] + mean,
+        "c": np.matmul(inner, cls[:, :, None])[..., 0] + parameters["read_out.inner.bias"],
+        "w": spread[:, None] * parameters["read_out.outer.weight"][:, 0],
+        "w0": spread * parameters["read_out.outer.bias"][:, 0] + mean,
     }
 
 
@@ -267,16 +269,16 @@ def with_rounding(f: Folded, off: Mapping[str, Tensor]) -> Folded:
     steep = f.W.abs().amax(2)  # of a unit, in every coordinate
     score, score_off = _reached(f.S, f.s0, unit), _reached(off["S"], off["s0"], unit) + _reached(f.S, 0, edge)
     worth, worth_off = _reached(f.A, f.a0, unit), _reached(off["A"], off["a0"], unit) + _reached(f.A, 0, edge)
-    wobble = 2 * (g * score + score_off) + g  # of a softmax weight, relatively
+    perturbation = 2 * (g * score + score_off) + g  # of a softmax weight, relatively
     pre = worth.sum(1) + f.c.abs()
-    moved = (worth_off + worth * (g + 2 * wobble[..., None])).sum(1) + off["c"] + g * pre
+    moved = (worth_off + worth * (g + 2 * perturbation[..., None])).sum(1) + off["c"] + g * pre
     w = f.w.abs()
     slack = (w * (STEEPEST * moved + g * (pre + 1)) + off["w"] * pre).sum(1) + g * f.w0.abs() + off["w0"] + g
     score_steep, worth_steep = STEEPEST * _reached(f.S, 0, steep), STEEPEST * _reached(f.A, 0, steep)
     slope = worth_steep + 2 * score_steep[..., None] * worth  # of a value, by a token of weight 1
-    part = 8 * g + 2 * wobble[..., None] + 2 * moved[:, None] + 4 * U
+    part = 8 * g + 2 * perturbation[..., None] + 2 * moved[:, None] + 4 * U
     drift = (w[:, None] * STEEPEST * slope * part).sum((1, 2)) + (off["w"][:, None] * slope).sum((1, 2))
-    lost = torch.where(wobble.amax(1) < 1e-2, 0.0, torch.inf)
+    lost = torch.where(perturbation.amax(1) < 1e-2, 0.0, torch.inf)
     return replace(f, edge=edge, slack=slack + lost, drift=4 * drift)
 
 

@@ -38,12 +38,12 @@ class Layered:
             raise ValueError(f"worst errors are bounded for one output, got {plain.arch.outputs}")
         copy = Transformer(plain.arch, plain.token_dim).double()
         copy.load_state_dict(plain.state_dict())
-        for mine, theirs in zip(copy.attention, plain.attention, strict=True):
-            assert isinstance(mine, Attention)
-            assert isinstance(theirs, Attention)
-            if "beta" not in getattr(theirs.weigh, "keywords", {}):
+        for copied, original in zip(copy.attention, plain.attention, strict=True):
+            assert isinstance(copied, Attention)
+            assert isinstance(original, Attention)
+            if "beta" not in getattr(original.weigh, "keywords", {}):
                 raise ValueError("worst errors are bounded for softmax attention; this network weighs in another way")
-            mine.weigh = theirs.weigh
+            copied.weigh = original.weigh
         return cls(copy.requires_grad_(False), mean, spread, length, torch.device("cpu"))
 
     def __len__(self) -> int:
@@ -82,8 +82,8 @@ class Layered:
         """The same network on another device."""
         moved = Transformer(self.net.arch, self.token_dim).double().to(device).requires_grad_(False)
         moved.load_state_dict(self.net.state_dict())
-        for mine, theirs in zip(moved.attention, self.net.attention, strict=True):
-            mine.weigh = theirs.weigh  # type: ignore[union-attr]
+        for copied, original in zip(moved.attention, self.net.attention, strict=True):
+            copied.weigh = original.weigh  # type: ignore[union-attr]
         return replace(self, net=moved, place=torch.device(device))
 
     def __call__(self, x: Float[Tensor, "models batch length token_dim"]) -> Float[Tensor, "models batch"]:
@@ -101,10 +101,10 @@ class Layered:
         cls = Interval(net.cls.expand(len(tokens.mid), 1, -1), torch.zeros_like(net.cls.expand(len(tokens.mid), 1, -1)))
         for attend, forward in zip(net.attention, net.between, strict=False):
             both = _joined(state, cls) if arch.class_token == "every" else state
-            heard = _attended(attend, both, state)
-            both = both + heard if arch.residual else heard
-            made = _fed(forward, both)
-            both = both + made if arch.residual else made
+            attended = _attended(attend, both, state)
+            both = both + attended if arch.residual else attended
+            fed = _fed(forward, both)
+            both = both + fed if arch.residual else fed
             state, cls = (both[:, :-1], both[:, -1:]) if arch.class_token == "every" else (both, cls)
         cls = cls + _attended(net.attention[-1], cls, state)
         out = _fed(net.read_out, cls)[:, 0, 0]
@@ -156,27 +156,27 @@ def _encoded(net: Transformer, tokens: Interval) -> Interval:
     count, length = tokens.mid.shape[:2]
     places = position_features(length, net.arch.positions, dtype=torch.float64, device=tokens.mid.device)
     places = places.expand(count, -1, -1)
-    whole = Interval(torch.cat([tokens.mid, places], -1), torch.cat([tokens.rad, torch.zeros_like(places)], -1))
+    inputs = Interval(torch.cat([tokens.mid, places], -1), torch.cat([tokens.rad, torch.zeros_like(places)], -1))
     if isinstance(net.encoder, FeedForward):
-        return _fed(net.encoder, whole)
+        return _fed(net.encoder, inputs)
     assert isinstance(net.encoder, nn.Linear)
-    return _affine(whole, net.encoder.weight, net.encoder.bias)
+    return _affine(inputs, net.encoder.weight, net.encoder.bias)
 
 
-def _attended(attend: nn.Module, asking: Interval, state: Interval) -> Interval:
+def _attended(attend: nn.Module, queries: Interval, state: Interval) -> Interval:
     """What attention adds: scores as products of intervals, then the exact range of every softmax mean."""
     assert isinstance(attend, Attention)
     beta = attend.weigh.keywords["beta"]  # type: ignore[attr-defined]
     total: Interval | None = None
     for query, key, value, output in zip(attend.query, attend.key, attend.value, attend.output, strict=True):
-        q, k = _affine(asking, query), _affine(state, key)
+        q, k = _affine(queries, query), _affine(state, key)
         v = _affine(state, value)
         mid = q.mid @ k.mid.mT
         rad = q.mid.abs() @ k.rad.mT + q.rad @ k.magnitude.mT
-        s = _wider(Interval(beta * mid, beta * rad), beta * (q.magnitude @ k.magnitude.mT))  # boxes, asking, length
-        scores = Scores.of(s.mid.mT[None], s.rad.mT[None])  # 1, boxes, length, asking
-        asked = (1, *v.mid.shape[:2], s.mid.shape[1], v.mid.shape[2])
-        low, high = scores.means(Interval(*(t[None, :, :, None].expand(asked) for t in (v.mid, v.rad))))
+        s = _wider(Interval(beta * mid, beta * rad), beta * (q.magnitude @ k.magnitude.mT))  # boxes, queries, length
+        scores = Scores.of(s.mid.mT[None], s.rad.mT[None])  # 1, boxes, length, queries
+        shape = (1, *v.mid.shape[:2], s.mid.shape[1], v.mid.shape[2])
+        low, high = scores.means(Interval(*(t[None, :, :, None].expand(shape) for t in (v.mid, v.rad))))
         part = _affine(hull(low[0], high[0]), output)
         total = part if total is None else total + part
     assert total is not None

@@ -45,8 +45,8 @@ class RecheckedLeaves:
     @property
     def sentence(self) -> str:
         """How many leaves hold, and whether they cover the domain."""
-        held = f"{self.held:,} of {self.leaves:,} leaves hold, at most {self.upper:.6g}"
-        return f"In ball arithmetic: {held}; the domain is {'covered' if self.covers else 'NOT covered'}."
+        confirmed = f"{self.held:,} of {self.leaves:,} leaves hold, at most {self.upper:.6g}"
+        return f"In ball arithmetic: {confirmed}; the domain is {'covered' if self.covers else 'NOT covered'}."
 
     def to_json(self) -> dict[str, object]:
         """A JSON-ready dictionary."""
@@ -73,17 +73,17 @@ def recheck_leaves(worst: Worst, net: nn.Module, task: Any) -> RecheckedLeaves:
     with ctx.workprec(PRECISION):
         bound = _BallNet(*plain_net(net), task)
         claimed = arb(worst.upper)
-        found = [_largest(bound, a, b, claimed) for a, b in zip(*(t.numpy() for t in inside), strict=True)]
-        held = sum(bool(f <= claimed) for f in found)
-        top = max(float(f.upper()) for f in found)
-    return RecheckedLeaves(len(found), covered(lo, hi, box.low, box.high, sort=sort), held, top, worst.upper)
+        bounds = [_largest(bound, a, b, claimed) for a, b in zip(*(t.numpy() for t in inside), strict=True)]
+        confirmed = sum(bool(f <= claimed) for f in bounds)
+        top = max(float(f.upper()) for f in bounds)
+    return RecheckedLeaves(len(bounds), covered(lo, hi, box.low, box.high, sort=sort), confirmed, top, worst.upper)
 
 
 def _largest(bound: _BallNet, lo: np.ndarray, hi: np.ndarray, claimed: Any, halvings: int = HALVINGS) -> Any:
     """The bound on a leaf; where it lies above the claim, the larger of those on its halves across the widest side."""
-    found = bound(lo.tolist(), hi.tolist())
-    if found <= claimed or not halvings:
-        return found
+    upper = bound(lo.tolist(), hi.tolist())
+    if upper <= claimed or not halvings:
+        return upper
     side = np.unravel_index((hi - lo).argmax(), lo.shape)
     cut = (lo[side] + hi[side]) / 2
     left, right = hi.copy(), lo.copy()
@@ -166,17 +166,17 @@ class _Range:
 
 
 def _least(values: list[Any]) -> Any:
-    found = values[0]
+    smallest = values[0]
     for v in values[1:]:
-        found = found.min(v)
-    return found
+        smallest = smallest.min(v)
+    return smallest
 
 
 def _most(values: list[Any]) -> Any:
-    found = values[0]
+    largest = values[0]
     for v in values[1:]:
-        found = found.max(v)
-    return found
+        largest = largest.max(v)
+    return largest
 
 
 def _sum(parts: Any) -> _Range:
@@ -223,10 +223,10 @@ class _BallNet:
             q, k, v, o = (
                 arb_mat(p[h].tolist()) for p in (attention.query, attention.key, attention.value, attention.output)
             )
-            asked = (k.transpose() * (q * cls)).transpose() * beta
+            direction = (k.transpose() * (q * cls)).transpose() * beta
             carried = inner * o * v
-            self.S.append((asked * outer).entries())
-            self.s0.append((asked * outer_bias)[0, 0])
+            self.S.append((direction * outer).entries())
+            self.s0.append((direction * outer_bias)[0, 0])
             self.A.append((carried * outer).tolist())
             self.a0.append((carried * outer_bias).entries())
         self.c = [x + b for x, b in zip((inner * cls).entries(), _row(net.read_out.inner.bias.tolist()), strict=True)]
@@ -270,8 +270,8 @@ class _BallNet:
 
         Weights and tokens each move by itself; or the line's means move in their range, the target in its own.
         """
-        shares = [_shares(w) for w in weights]
-        at = [_middle_shares(s) for s in shares]
+        ranges = [_weight_ranges(w) for w in weights]
+        at = [_middle_weights(s) for s in ranges]
         pre = list(self.c)
         for h, q in enumerate(at):
             mean = [_dot(q, [token.z[n] for token in tokens]) for n in range(len(self.W))]
@@ -291,7 +291,7 @@ class _BallNet:
             line = line + _Range(means[h].low - mean, means[h].high - mean)
             for t, token in enumerate(tokens):
                 steep = self._steep(row, token.on, len(token.rad))
-                slopes[t] = [one + shares[h][t] * more for one, more in zip(slopes[t], steep, strict=True)]
+                slopes[t] = [one + ranges[h][t] * more for one, more in zip(slopes[t], steep, strict=True)]
         moved = sum((_dot([s.size for s in slopes[t]], token.rad) for t, token in enumerate(tokens)), arb(0))
         return (swing.size + moved).min((line - values).size)
 
@@ -314,14 +314,14 @@ class _BallNet:
 
     def _steep(self, row: list[Any], on: list[tuple[int, int]], d: int) -> list[_Range]:
         """The slopes of <row, z> by every coordinate."""
-        found = []
+        slopes = []
         for j in range(d):
             low = high = arb(0)
             for a, w, (least, most) in zip(row, self.W, on, strict=True):
                 one, two = a * w[j] * least, a * w[j] * most
                 low, high = low + one.min(two), high + one.max(two)
-            found.append(_Range(low, high))
-        return found
+            slopes.append(_Range(low, high))
+        return slopes
 
     def _middle(self, tokens: list[_BallToken]) -> tuple[Any, list[Any]]:
         """Output and hidden units in the middle of the box."""
@@ -343,18 +343,18 @@ class _BallNet:
     ) -> tuple[list[list[_Range]], list[_Range]]:
         """Slopes of sum_k alpha_k D_k by every coordinate of every token, and the range of each head's mean."""
         d, means = len(tokens[0].rad), []
-        found = [[_Range(arb(0), arb(0)) for _ in range(d)] for _ in tokens]
+        slopes = [[_Range(arb(0), arb(0)) for _ in range(d)] for _ in tokens]
         for h in range(len(self.S)):
             row = [sum((a * self.A[h][m][n] for m, a in enumerate(alpha)), arb(0)) for n in range(len(self.W))]
             steep = [self._steep(row, token.on, d) for token in tokens]
             numbers = [_spread(_dot(row, token.z), s, token.rad) for token, s in zip(tokens, steep, strict=True)]
             means.append(mean := _mean_range(weights[h], numbers))
-            shares = _shares(weights[h])
+            ranges = _weight_ranges(weights[h])
             for t, token in enumerate(tokens):
                 apart = numbers[t] - mean
                 for j in range(d):
-                    found[t][j] = found[t][j] + shares[t] * (steep[t][j] + token.ds[h][j] * apart)
-        return found, means
+                    slopes[t][j] = slopes[t][j] + ranges[t] * (steep[t][j] + token.ds[h][j] * apart)
+        return slopes, means
 
     def _target(self, lo: Any, hi: Any, mid: Any) -> tuple[_Range, Any, list[list[_Range]]]:
         """Range of the target, its value in the middle, and its slopes."""
@@ -406,21 +406,21 @@ def _weights(scores: list[_Range]) -> list[tuple[Any, Any]]:
     return [((s.low - arb(top)).exp(), (s.high - arb(top)).exp()) for s in scores]
 
 
-def _shares(weights: list[tuple[Any, Any]]) -> list[_Range]:
+def _weight_ranges(weights: list[tuple[Any, Any]]) -> list[_Range]:
     """The range of every softmax weight."""
-    found = []
+    ranges = []
     for t, (least, most) in enumerate(weights):
         others = [w for s, w in enumerate(weights) if s != t]
         low = least / (least + sum((w[1] for w in others), arb(0)))
-        found.append(_Range(low, most / (most + sum((w[0] for w in others), arb(0)))))
-    return found
+        ranges.append(_Range(low, most / (most + sum((w[0] for w in others), arb(0)))))
+    return ranges
 
 
-def _middle_shares(shares: list[_Range]) -> list[Any]:
+def _middle_weights(ranges: list[_Range]) -> list[Any]:
     """Weights in the middle of their ranges that sum to one: the last makes up for the others."""
-    low, high = [float(s.low.mid()) for s in shares], [float(s.high.mid()) for s in shares]
-    room = sum(high) - sum(low)
-    part = (1 - sum(low)) / room if room > 0 else 0.0
+    low, high = [float(s.low.mid()) for s in ranges], [float(s.high.mid()) for s in ranges]
+    slack = sum(high) - sum(low)
+    part = (1 - sum(low)) / slack if slack > 0 else 0.0
     first = [arb(a + min(1.0, max(0.0, part)) * (b - a)) for a, b in zip(low[:-1], high[:-1], strict=True)]
     return [*first, 1 - sum(first, arb(0))]
 

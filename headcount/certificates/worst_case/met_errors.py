@@ -100,9 +100,9 @@ def ascend(
     step = torch.full_like(error, 0.05 * (high - low))[..., None, None]
     for _ in range(steps):
         moved = (x + step * _direction(net, target, x)).clamp(low, high)
-        found = errors_at(net, target, moved)
-        better = (found > error)[..., None, None]
-        x, error = torch.where(better, moved, x), torch.maximum(found, error)
+        moved_error = errors_at(net, target, moved)
+        better = (moved_error > error)[..., None, None]
+        x, error = torch.where(better, moved, x), torch.maximum(moved_error, error)
         step = torch.where(better, 1.5 * step, 0.4 * step)
     return _first(x, error, x.shape[1])
 

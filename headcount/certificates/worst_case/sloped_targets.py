@@ -104,8 +104,8 @@ class LookedUp:
         """The target at the middle of boxes (models, batch, length, token_dim), its slopes there, and its range."""
         mid, rad = (lo + hi) / 2, (hi - lo) / 2
         parts = [self._part(i, lo, hi, mid, rad) for i in range(len(self.ranks))]
-        found = [z for z, _ in parts]
-        along = _outer_slopes(self.outer, found)
+        statistics = [z for z, _ in parts]
+        along = _outer_slopes(self.outer, statistics)
         steep = [
             Interval(a.mid[..., None, None], a.rad[..., None, None]) * dz
             for a, (_, dz) in zip(along, parts, strict=True)
@@ -113,7 +113,7 @@ class LookedUp:
         total = steep[0]
         for more in steep[1:]:
             total = total + more
-        return self.value(mid), total, _outer_range(self.outer, found, along)
+        return self.value(mid), total, _outer_range(self.outer, statistics, along)
 
     def _part(self, i: int, lo: Tensor, hi: Tensor, mid: Tensor, rad: Tensor) -> tuple[Interval, Interval]:
         """The range of z_i, and that of its slopes."""
@@ -206,11 +206,11 @@ def _(task: Wells) -> tuple[list[OrderStatistic], Ridges]:
     assert task.windows is not None
     assert task.combine is not None
     d = task.token_dim
-    found = [
+    statistics = [
         OrderStatistic(1 / d, tuple(c), (0.0,) * d, tuple(w), 1)
         for c, w in zip(task.centres, task.windows, strict=True)
     ]
-    return found, task.combine
+    return statistics, task.combine
 
 
 @looked_up.register
@@ -287,14 +287,14 @@ def sloped(tasks: Sequence[Any]) -> LookedUp | StatedSlopes:
     shape = _form(first, outer)
     if any(_form(*form) != shape for form in forms.values()):
         raise ValueError("the targets of a bank must have one form: places, ranks and what is made of them")
-    found = [forms[task][0] for task in tasks]
+    statistics = [forms[task][0] for task in tasks]
     curve, vertex, line = (
-        torch.tensor([[getattr(s, name) for s in part] for part in found], dtype=torch.float64)
+        torch.tensor([[getattr(s, name) for s in part] for part in statistics], dtype=torch.float64)
         for name in ("curve", "vertex", "line")
     )
     places, ranks, _ = shape
     return LookedUp(outer, places, ranks, tasks[0].length, curve, vertex, line)
 
 
-def _form(found: list[OrderStatistic], outer: Ridges) -> tuple[Any, Any, Ridges]:
-    return tuple(s.places for s in found), tuple(s.rank for s in found), outer
+def _form(statistics: list[OrderStatistic], outer: Ridges) -> tuple[Any, Any, Ridges]:
+    return tuple(s.places for s in statistics), tuple(s.rank for s in statistics), outer

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from headcount.certificates.domains import Box
 from headcount.certificates.worst_case.sloped_targets import LookedUp, sloped
-from headcount.files import whole
+from headcount.files import atomic_write
 from headcount.nets.exporting import traced, write_program
 from headcount.tasks import Task
 
@@ -84,7 +84,7 @@ def write_problems(folder: Path, problems: Sequence[ErrorProblem]) -> list[Path]
         lists["instances.csv"] += "".join(f"{onnx.name},{path.name},300\n" for path in questions.values())
         lists["answers.csv"] += "".join(f"{path.name},{answer}\n" for answer, path in questions.items())
     for file, text in lists.items():
-        with whole(folder / file) as scratch:
+        with atomic_write(folder / file) as scratch:
             scratch.write_text(text, encoding="utf-8")
         written.append(folder / file)
     return written
@@ -99,6 +99,6 @@ def _write_problem(folder: Path, one: ErrorProblem) -> tuple[Path, dict[str, Pat
     questions = {}
     for answer, threshold in (("unsat", 1.001 * one.upper), ("sat", 0.999 * one.lower)):
         questions[answer] = folder / f"{one.name}_{answer}.vnnlib"
-        with whole(questions[answer]) as scratch:
+        with atomic_write(questions[answer]) as scratch:
             scratch.write_text(vnn_property(numbers, low, high, threshold), encoding="utf-8")
     return onnx, questions

@@ -206,11 +206,11 @@ def _mean_bound(
     rest = net.length - winners
 
     def gain(v: Tensor) -> Tensor:
-        mine = torch.maximum(least * (value - v[:, None]), most * (value - v[:, None])).sum(1)
+        own_gain = torch.maximum(least * (value - v[:, None]), most * (value - v[:, None])).sum(1)
         if not rest:
-            return mine
+            return own_gain
         each = torch.maximum(least2 * (value2 - v[:, None]), most2 * (value2 - v[:, None]))
-        return mine + rest * each.masked_fill(~may[:, :, None, None], -torch.inf).amax(1)
+        return own_gain + rest * each.masked_fill(~may[:, :, None, None], -torch.inf).amax(1)
 
     low = value.amin(1)
     high = torch.maximum(value.amax(1), value2.amax(0)) if rest else value.amax(1)

@@ -110,8 +110,8 @@ class Worst:
         x = self.domain.sample(STARTS, generator=generator).to(self.net.device)
         ends = self.domain.low, self.domain.high
         attacked = ascend(self.net, self.target, x[None], *ends, STEPS).error[0, 0]
-        share = torch.linspace(0, 1, 101, dtype=torch.float64, device=x.device)[:, None, None]
-        way = errors_at(self.net, self.target, ((1 - share) * x[0] + share * self.where.to(x))[None])[0]
+        fraction = torch.linspace(0, 1, 101, dtype=torch.float64, device=x.device)[:, None, None]
+        errors = errors_at(self.net, self.target, ((1 - fraction) * x[0] + fraction * self.where.to(x))[None])[0]
         plain, _, _ = plain_net(net)
         names = ("rms", "sampled", "lower", "upper", "ratio", "boxes", "open", "seconds", "road", "arithmetic")
         return WorstRecord(
@@ -122,7 +122,7 @@ class Worst:
             high=self.domain.high,
             attacked=float(attacked),
             where=tuple(map(tuple, self.where.tolist())),
-            along=tuple(zip(share.flatten().tolist(), way.tolist(), strict=True)),
+            along=tuple(zip(fraction.flatten().tolist(), errors.tolist(), strict=True)),
             samples=SAMPLES,
             **{name: getattr(self, name) for name in names},
         )
@@ -178,34 +178,42 @@ def certify(
         raise ValueError(f"the domain holds {box.length} tokens of dimension {box.token_dim}, not the task's")
     one = plain.arch.depth == 1
     reach = max(abs(box.low), abs(box.high))
-    made: Any = fold([net], task.length, reach) if one else Layered.of_net(net, task.length)
-    made, target = made.to(device), sloped([task]).to(device)
-    kept = Leaves(leaves)
+    provable: Any = fold([net], task.length, reach) if one else Layered.of_net(net, task.length)
+    provable, target = provable.to(device), sloped([task]).to(device)
+    stored_leaves = Leaves(leaves)
     budget = budget if isinstance(budget, SearchLimits) else SearchLimits(seconds=float(budget))
-    found = prove(
-        made, target, box.low, box.high, ratio=ratio, budget=budget, leaves=kept, seed=seed, on_progress=on_progress
+    proofs = prove(
+        provable,
+        target,
+        box.low,
+        box.high,
+        ratio=ratio,
+        budget=budget,
+        leaves=stored_leaves,
+        seed=seed,
+        on_progress=on_progress,
     )
     x = box.sample(SAMPLES, generator=torch.Generator().manual_seed(seed)).to(device)
-    rms, sampled = sampled_errors(made, target, x)
-    where = found.worst[0]
-    met = float(found.lower[0]) if one else made.surely(where, float(target.value(where[None, None])[0, 0]))
+    rms, sampled = sampled_errors(provable, target, x)
+    where = proofs.worst[0]
+    met = float(proofs.lower[0]) if one else provable.surely(where, float(target.value(where[None, None])[0, 0]))
     return Worst(
         lower=met,
-        upper=float(found.upper[0]),
+        upper=float(proofs.upper[0]),
         where=where.cpu(),
         domain=box,
         ratio=ratio,
-        boxes=int(found.boxes[0]),
-        open=int(found.open[0]),
+        boxes=int(proofs.boxes[0]),
+        open=int(proofs.open[0]),
         seconds=time.perf_counter() - start,
         rms=float(rms[0]),
         sampled=float(sampled[0]),
         road=ROADS[one],
         arithmetic="float64, with what its rounding can add counted in",
         uniform="uniformly" in task.domain,
-        net=made,
+        net=provable,
         target=target,
-        leaves=kept.joined() if kept.whole and kept.parts else None,
+        leaves=stored_leaves.joined() if stored_leaves.whole and stored_leaves.parts else None,
     )
 
 

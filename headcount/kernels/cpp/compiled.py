@@ -75,14 +75,14 @@ def compiled_update(adam: AdamW, theta: Tensor, gradient: Tensor, active: Tensor
     """`AdamW.update` in one pass."""
     adam.step += 1
     step = adam.step.item()
-    share = adam.shape.share(adam.step, adam.steps, adam.warmup).item()
+    factor = adam.shape.share(adam.step, adam.steps, adam.warmup).item()
     each = max(adam.lr.shape[1], adam.decay.shape[1])
     lr, decay = (x.expand(-1, each).contiguous() for x in (adam.lr, adam.decay))
     real = ctypes.c_double
     _library(theta).bank_adamw(
         *map(ctypes.c_int64, (*theta.shape, each)),
         *map(address_of, (lr, decay)),
-        *map(real, (share, 1 - BETA1**step, 1 - adam.beta2**step, BETA1, adam.beta2, EPS)),
+        *map(real, (factor, 1 - BETA1**step, 1 - adam.beta2**step, BETA1, adam.beta2, EPS)),
         *map(address_of, (active, gradient.contiguous(), adam.first, adam.second, theta)),
         ctypes.c_int64(torch.get_num_threads()),
     )
@@ -147,8 +147,8 @@ _LAYOUTS: WeakKeyDictionary[Bank, _Layout] = WeakKeyDictionary()
 
 
 def _layout(bank: Bank) -> _Layout:
-    kept = _LAYOUTS.get(bank)
-    if kept is None or kept.nets is not bank.nets or kept.scale is not bank.scale:
+    layout = _LAYOUTS.get(bank)
+    if layout is None or layout.nets is not bank.nets or layout.scale is not bank.scale:
         sizes = [
             n
             for a in (net.arch for net in bank.nets)
@@ -156,8 +156,8 @@ def _layout(bank: Bank) -> _Layout:
         ]
         members = (ctypes.c_int32 * len(sizes))(*sizes)
         outputs = bank.shapes["read_out.outer.bias"][0]
-        kept = _LAYOUTS[bank] = _Layout(bank.nets, bank.scale, outputs, whole_numbers(_places(bank)), members)
-    return kept
+        layout = _LAYOUTS[bank] = _Layout(bank.nets, bank.scale, outputs, whole_numbers(_places(bank)), members)
+    return layout
 
 
 def _places(bank: Bank) -> list[int]:
@@ -200,8 +200,8 @@ def whole_numbers(values: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
 
 def _holds(problem: Problem, bank: Bank, batch: Any) -> bool:
     """Squared gaps or classes on a CPU, within what is written, where there is a compiler."""
-    there = isinstance(problem, ClassToken) and problem.loss in LOSSES and bank.theta.device.type == "cpu"
-    return there and _fits(bank, batch) and native_library(dtype_of(bank)) is not None
+    supported = isinstance(problem, ClassToken) and problem.loss in LOSSES and bank.theta.device.type == "cpu"
+    return supported and _fits(bank, batch) and native_library(dtype_of(bank)) is not None
 
 
 def dtype_of(bank: Bank) -> str:

@@ -36,18 +36,18 @@ def compiled_decoder_gradient(
     sizes = (shape.depth, shape.embed_dim, shape.width, shape.vocab, context, length, strings, models, theta.shape[1])
     layers = (ctypes.c_int32 * (2 * shape.depth))(*(n for layer in shape.layers for n in layer))
     parts = (batch.ids, batch.targets, batch.judged, batch.offset, batch.counts)
-    held = [part.contiguous() for part in parts]
+    buffers = [part.contiguous() for part in parts]
     out = torch.empty_like(theta)
     library_for(theta, "decoders").decoder_gradient(
-        whole_numbers((*sizes, torch.get_num_threads())), layers, *map(address_of, (theta, *held, out))
+        whole_numbers((*sizes, torch.get_num_threads())), layers, *map(address_of, (theta, *buffers, out))
     )
     return out
 
 
 def _holds(problem: Problem, bank: Bank[DecoderShape], batch: Any) -> bool:
     """Full products on a CPU, places that are not rotary, where there is a compiler."""
-    there = isinstance(problem, NextLetter) and problem.precision == "full" and bank.theta.device.type == "cpu"
-    if not there or bank.net.positions == "rotary":
+    supported = isinstance(problem, NextLetter) and problem.precision == "full" and bank.theta.device.type == "cpu"
+    if not supported or bank.net.positions == "rotary":
         return False
     return all(native_library(dtype_of(bank), program) is not None for program in ("bank", "decoders"))
 

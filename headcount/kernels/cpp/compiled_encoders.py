@@ -1,6 +1,6 @@
 """Banks of standard encoders on a CPU in compiled C++ (`encoders.cpp`): a lane of a vector for every sample.
 
-The same blocks as those of decoders, without their triangle. Where the class token is read out, it alone asks in the
+The same blocks as those of decoders, without their triangle. Where the class token is read out, it is the query of the
 last layer, along one direction per head; where the mean is, it is taken before the last matrix, which is linear. Masks
 of dropout are those of `dropping`. A member's numbers depend neither on the threads nor on the bank it is in.
 """
@@ -72,11 +72,11 @@ def _pass(shape: EncoderShape, theta: Tensor, batch: EncoderBatch, written: _Wri
     active, target, output, gradient = written
     (models, samples), length = batch.rows.shape, batch.data.shape[2]
     shape.refuse_longer(length)
-    numbers, whole = theta.dtype, torch.int64
-    theta, data = theta.contiguous(), batch.data.to(whole if shape.vocab else numbers).contiguous()
-    which, rows = (x.to(whole).contiguous() for x in (batch.which, batch.rows))
+    numbers, integers = theta.dtype, torch.int64
+    theta, data = theta.contiguous(), batch.data.to(integers if shape.vocab else numbers).contiguous()
+    which, rows = (x.to(integers).contiguous() for x in (batch.which, batch.rows))
     present = None if batch.present is None else batch.present.contiguous()
-    keys = None if batch.keys is None or not shape.dropout else batch.keys.to(whole).contiguous()
+    keys = None if batch.keys is None or not shape.dropout else batch.keys.to(integers).contiguous()
     target = None if target is None else target.to(numbers).contiguous()
     sizes = (shape.depth, shape.embed_dim, shape.width, shape.token_dim, shape.vocab, shape.positions, shape.outputs)
     sizes += (length, samples, shape.pooling == "class token", shape.activation == "gelu")
@@ -109,8 +109,8 @@ def _fits(bank: Bank[EncoderShape], batch: EncoderBatch) -> bool:
 
 def _holds(problem: Problem, bank: Bank[EncoderShape], batch: Any) -> bool:
     """Squared gaps or classes on a CPU, where there is a compiler."""
-    there = isinstance(problem, Encoding) and problem.loss in LOSSES and bank.theta.device.type == "cpu"
-    if not there or not _fits(bank, batch):
+    supported = isinstance(problem, Encoding) and problem.loss in LOSSES and bank.theta.device.type == "cpu"
+    if not supported or not _fits(bank, batch):
         return False
     return all(native_library(dtype_of(bank), program) is not None for program in ("bank", "encoders"))
 

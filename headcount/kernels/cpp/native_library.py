@@ -77,16 +77,16 @@ def native_compiler() -> str | None:
         return None
     named = os.environ.get("CXX", "").strip()
     if not named:
-        return next((shlex.quote(found) for name in COMPILERS if (found := shutil.which(name))), None)
+        return next((shlex.quote(compiler) for name in COMPILERS if (compiler := shutil.which(name))), None)
     try:
         program, *options = shlex.split(named)
     except ValueError:  # a quotation without an end
         program, options = named, []
-    found = shutil.which(program)
-    if found is None:
+    compiler = shutil.which(program)
+    if compiler is None:
         _say(f"CXX names {program!r}, which is not there")
         return None
-    return shlex.join([found, *options])
+    return shlex.join([compiler, *options])
 
 
 def _built(compiler: str, dtype: str, program: str = "bank") -> Path:
@@ -115,13 +115,13 @@ def _run(command: list[str], *, check: bool = True) -> subprocess.CompletedProce
 
 def _spoken(problem: Exception) -> str:
     """Why there is no library, in a line; a compiler may say it in any bytes."""
-    said = getattr(problem, "stderr", None) or str(problem)
-    text = said.decode(errors="replace") if isinstance(said, bytes) else said
+    message = getattr(problem, "stderr", None) or str(problem)
+    text = message.decode(errors="replace") if isinstance(message, bytes) else message
     return next((line.strip() for line in text.splitlines() if line.strip()), type(problem).__name__)
 
 
-def _last(said: bytes) -> str:
-    return next((line for line in reversed(said.decode(errors="replace").splitlines()) if line.strip()), "")
+def _last(output: bytes) -> str:
+    return next((line for line in reversed(output.decode(errors="replace").splitlines()) if line.strip()), "")
 
 
 def _say(why: str) -> None:

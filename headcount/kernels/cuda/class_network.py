@@ -47,7 +47,7 @@ class _Network:
         return (self.encoder, *self.between) if isinstance(self.encoder, TokenFeeding) else self.between
 
     def programs(self, models: int, batch: int, longest: int) -> tuple[int, int]:
-        """The most programs of a member that write a share: for the tokens, and for the class token."""
+        """The most programs of a member that write a partial gradient: for the tokens, and for the class token."""
         rows = batch * longest
         counts = [a.parts(models, batch, longest, back=True) for a in self.attention[:-1]]
         counts += [f.parts(models, rows, back=True) for f in self.feeding]
@@ -71,36 +71,36 @@ def held(bank: Bank, batch: Batch) -> bool:
 def network_gradient(bank: Bank, batch: Batch, aside: bool = True) -> Float[Tensor, "models parameters"]:
     """The gradient of every member's mean squared gap on its batch, the class token's in a second stream."""
     theta, network = bank.theta.detach(), _network(bank, batch)
-    there = isinstance(network.encoder, TokenFeeding) and network.encoder.source is not None
-    x = _promised(batch) if there else batch.tokens().contiguous()
+    in_place = isinstance(network.encoder, TokenFeeding) and network.encoder.source is not None
+    x = _promised(batch) if in_place else batch.tokens().contiguous()
     models, samples, longest, _ = x.shape
     tokens, classes = network.programs(models, samples, longest)
-    share, filled = _shares(bank, tokens, classes, (samples, longest))
+    partials, filled = _partial_gradients(bank, tokens, classes, (samples, longest))
     lengths = None if batch.present is None else batch.present.sum(dim=1, dtype=torch.int32)
-    rows = Rows(theta, share, lengths)
-    _Pass(network, rows, x, tokens, _Aside(theta.device, aside)).run(batch.target)
-    return added(share, filled, 2.0 / samples)
+    rows = Rows(theta, partials, lengths)
+    _Pass(network, rows, x, tokens, _SideStream(theta.device, aside)).run(batch.target)
+    return added(partials, filled, 2.0 / samples)
 
 
-def _shares(bank: Bank, tokens: int, classes: int, case: Hashable) -> tuple[Tensor, Tensor]:
-    """The programs' shares of a gradient (models, programs, parameters), and which of them each parameter has.
+def _partial_gradients(bank: Bank, tokens: int, classes: int, case: Hashable) -> tuple[Tensor, Tensor]:
+    """The programs' partial gradients (models, programs, parameters), and which of them each parameter has.
 
-    First come the tokens' programs, then what is folded, then the class token's. The shares are kept from step to step:
+    First come the tokens' programs, then what is folded, then the class token's. They are kept from step to step:
     what a program writes it writes again, in the same places, so that what none writes is zero for good.
     """
     key = (tokens, classes, case)
     if key not in bank.buffers:
         models, parameters = bank.theta.shape
-        shares = bank.theta.new_zeros(models, tokens + 1 + classes, parameters)
+        partials = bank.theta.new_zeros(models, tokens + 1 + classes, parameters)
         filled = [_filled(name, bank, tokens, tokens + 1 + classes) for name in bank.shapes]
         sizes = torch.tensor([shape.numel() for shape in bank.shapes.values()])
         columns = torch.tensor(filled, dtype=torch.int32).repeat_interleave(sizes, dim=0).T.contiguous()
-        bank.buffers[key] = shares, columns.to(shares.device)
+        bank.buffers[key] = partials, columns.to(partials.device)
     return bank.buffers[key]
 
 
 def _filled(name: str, bank: Bank, folded: int, end: int) -> tuple[int, int]:
-    """The first share of a parameter and the one after its last; `folded` is the share of what is folded."""
+    """The first partial gradient of a parameter and the one after its last; `folded` is that of what is folded."""
     if name == "cls" or name.startswith(f"attention.{bank.depth - 1}."):
         return folded, folded + 1
     if name.startswith("read_out."):
@@ -113,7 +113,7 @@ def _promised(batch: Batch) -> Tensor:
     return torch.empty(*batch.rows.shape, *batch.data.shape[2:], device="meta")
 
 
-class _Aside:
+class _SideStream:
     """Work of the class token that nothing waits for soon; where `used`, on a GPU in a stream of its own.
 
     It is begun where small work follows in the tokens' stream, not what fills the device. What passes from one stream
@@ -136,7 +136,7 @@ class _Aside:
             yield
 
     def done(self) -> None:
-        """From here on the tokens' stream may use what was made aside, which whoever uses it keeps."""
+        """From here on the tokens' stream may use what the side stream made, which whoever uses it keeps."""
         if self.stream is not None:
             torch.cuda.current_stream().wait_stream(self.stream)
 
@@ -144,39 +144,39 @@ class _Aside:
 class _Pass:
     """One pass through the network and back, from slopes that lack the factor 2 / samples."""
 
-    def __init__(self, network: _Network, rows: Rows, x: Tensor, tokens: int, aside: _Aside) -> None:
-        self.network, self.rows, self.x, self.aside = network, rows, x, aside
+    def __init__(self, network: _Network, rows: Rows, x: Tensor, tokens: int, side: _SideStream) -> None:
+        self.network, self.rows, self.x, self.aside = network, rows, x, side
         self.folded, self.own = rows.share[:, tokens], rows.share[:, tokens + 1 :]
         last = network.attention[-1]
         self.cls = rows.theta[:, network.at_cls : network.at_cls + last.embed][:, None]
 
     def run(self, target: Tensor) -> None:
-        network, rows, aside = self.network, self.rows, self.aside
-        with aside.begun():
-            asked = [_Folded(a, rows) for a in (network.attention if network.every else network.attention[-1:])]
-            ask = _Question(asked[0], self.cls.contiguous(), aside)
-        states, kept = network.encoder.forward(rows, self.x), []
-        aside.done()
+        network, rows, side = self.network, self.rows, self.aside
+        with side.begun():
+            folds = [_Folded(a, rows) for a in (network.attention if network.every else network.attention[-1:])]
+            query = _ClassQuery(folds[0], self.cls.contiguous(), side)
+        states, layers = network.encoder.forward(rows, self.x), []
+        side.done()
         for number, feeding in enumerate(network.between):
-            layer = _Layer(network.attention[number], feeding, network.own[number], ask if network.every else None)
-            kept.append(layer)
-            states = layer.forward(rows, states, asked[number + 1] if network.every else None)
-            ask = layer.next or ask
-        heard = ask.attending.question(rows, states, ask.directions)
-        answer = ask.answered(heard).contiguous()
+            layer = _Layer(network.attention[number], feeding, network.own[number], query if network.every else None)
+            layers.append(layer)
+            states = layer.forward(rows, states, folds[number + 1] if network.every else None)
+            query = layer.next or query
+        attended = query.attending.question(rows, states, query.directions)
+        answer = query.answered(attended).contiguous()
         out = network.read_out.forward(rows, answer)
         slope = (out[..., 0] - target)[..., None]
         d_answer = network.read_out.backward(rows, answer, slope, self.own)
-        d_heard = ask.heard_back(heard, d_answer)
-        slope, d_directions = ask.attending.question_back(rows, states, ask.directions, d_heard)
-        d_cls = ask.asked_back(d_directions, self.folded)
-        for layer in reversed(kept):
+        d_heard = query.heard_back(attended, d_answer)
+        slope, d_directions = query.attending.question_back(rows, states, query.directions, d_heard)
+        d_cls = query.asked_back(d_directions, self.folded)
+        for layer in reversed(layers):
             slope, d_cls = layer.backward(rows, slope, d_cls, self.own, self.folded)
-        with aside.begun():
+        with side.begun():
             at = network.at_cls
             self.folded[:, at : at + d_cls.shape[-1]] = d_cls[:, 0]  # the first question is the same for all samples
         network.encoder.backward(rows, self.x, slope, deeper=False)
-        aside.done()
+        side.done()
 
 
 class _Folded:
@@ -187,61 +187,63 @@ class _Folded:
         self.matrices = Folding(attending).forward(rows)
 
 
-class _Question:
-    """The class token asking in one layer: its directions, and back from what it heard."""
+class _ClassQuery:
+    """The class token's query in one layer: its directions, and the gradient back from what it attended to."""
 
-    def __init__(self, folded: _Folded, cls: Tensor, aside: _Aside) -> None:
-        self.attending, self.rows, self.cls, self.aside = folded.attending, folded.rows, cls, aside
+    def __init__(self, folded: _Folded, cls: Tensor, side: _SideStream) -> None:
+        self.attending, self.rows, self.cls, self.aside = folded.attending, folded.rows, cls, side
         attending, (self.asks, self.says) = folded.attending, folded.matrices
-        asked = mapped(cls, self.asks, transposed=True)
-        self.directions = asked.view(*cls.shape[:2], attending.heads, attending.embed)
+        projected = mapped(cls, self.asks, transposed=True)
+        self.directions = projected.view(*cls.shape[:2], attending.heads, attending.embed)
 
-    def answered(self, heard: Tensor) -> Tensor:
-        """The class token with what its heads heard."""
-        return mapped(heard.flatten(2), self.says, base=self.cls)
+    def answered(self, attended: Tensor) -> Tensor:
+        """The class token with what its heads attended to."""
+        return mapped(attended.flatten(2), self.says, base=self.cls)
 
-    def heard_back(self, heard: Tensor, slope: Tensor) -> Tensor:
-        """dL/dheard from that of the answered class token; what else is made of that is kept."""
-        with self.aside.begun(heard, slope):
-            self.d_says = torch.bmm(heard.flatten(2).mT, slope)
+    def heard_back(self, attended: Tensor, slope: Tensor) -> Tensor:
+        """The pooled states' gradient from that of the updated class token; what else is made of that is kept."""
+        with self.aside.begun(attended, slope):
+            self.d_says = torch.bmm(attended.flatten(2).mT, slope)
             self.d_answers = added(slope)[:, None] if self._shared else slope
-        return mapped(slope, self.says, transposed=True).view(heard.shape)
+        return mapped(slope, self.says, transposed=True).view(attended.shape)
 
-    def asked_back(self, d_directions: Tensor, share: Tensor) -> Tensor:
-        """dL/dcls from that of the directions, after `heard_back`; the heads' gradients into a share."""
-        asked = d_directions.flatten(2)
-        with self.aside.begun(asked, self.cls):
-            asked = added(asked)[:, None] if self._shared else asked
-            self._folded_back(asked, share)
+    def asked_back(self, d_directions: Tensor, partial: Tensor) -> Tensor:
+        """dL/dcls from that of the directions, after `heard_back`; the heads' gradients into a partial one."""
+        d_queries = d_directions.flatten(2)
+        with self.aside.begun(d_queries, self.cls):
+            d_queries = added(d_queries)[:, None] if self._shared else d_queries
+            self._folded_back(d_queries, partial)
             if self._shared:  # nothing waits for it but the end
-                return mapped(asked, self.asks, base=self.d_answers)
-        return mapped(asked, self.asks, base=self.d_answers)
+                return mapped(d_queries, self.asks, base=self.d_answers)
+        return mapped(d_queries, self.asks, base=self.d_answers)
 
-    def _folded_back(self, asked: Tensor, share: Tensor) -> None:
-        Folding(self.attending).backward(self.rows, torch.bmm(asked.mT, self.cls), self.d_says, share)
+    def _folded_back(self, d_queries: Tensor, partial: Tensor) -> None:
+        Folding(self.attending).backward(self.rows, torch.bmm(d_queries.mT, self.cls), self.d_says, partial)
 
     @property
     def _shared(self) -> bool:
-        """Whether all samples of a member ask the same."""
+        """Whether all samples of a member have the same query."""
         return self.cls.shape[1] == 1
 
 
 class _Layer:
-    """A layer before the last, with what its way back needs; `ask` is the class token's question, if it has one."""
+    """A layer before the last, with what its backward pass needs; `query` is the class token's, if it has one."""
 
-    def __init__(self, attending: TokenAttention, feeding: TokenFeeding, own: Feeding, ask: _Question | None) -> None:
-        self.attending, self.feeding, self.own, self.ask = attending, feeding, own, ask
-        self.next: _Question | None = None  # the class token's question in the layer after this one
+    def __init__(
+        self, attending: TokenAttention, feeding: TokenFeeding, own: Feeding, query: _ClassQuery | None
+    ) -> None:
+        self.attending, self.feeding, self.own, self.ask = attending, feeding, own, query
+        self.next: _ClassQuery | None = None  # the class token's question in the layer after this one
 
     def forward(self, rows: Rows, states: Tensor, after: _Folded | None) -> Tensor:
-        """The tokens after the layer; the class token asks on with the heads of the layer `after`."""
+        """The tokens after the layer; the class token's next query is by the heads of the layer `after`."""
         self.before = states
         directions = None if self.ask is None else self.ask.directions
-        self.middle, heard = self.attending.forward(rows, states, directions)
-        if self.ask is not None and heard is not None and after is not None:
-            self.heard, self.answer = heard, self.ask.answered(heard).contiguous()
+        self.middle, attended = self.attending.forward(rows, states, directions)
+        if self.ask is not None and attended is not None and after is not None:
+            self.heard, self.answer = attended, self.ask.answered(attended).contiguous()
             cls = self.own.forward(rows, self.answer)
-            self.next = _Question(after, cls, self.ask.aside)
+            self.next = _ClassQuery(after, cls, self.ask.aside)
         return self.feeding.forward(rows, self.middle)
 
     def backward(self, rows: Rows, slope: Tensor, d_cls: Tensor, own: Tensor, folded: Tensor) -> tuple[Tensor, Tensor]:
@@ -301,8 +303,8 @@ def _network(bank: Bank, batch: Batch) -> _Network:
 
 def _read_in_place(batch: Batch) -> Batch | None:
     """The batch, if programs can gather its tokens themselves."""
-    whole = batch.rows.dtype == batch.which.dtype == torch.int64
-    plain = whole and batch.data.is_contiguous() and batch.rows.is_contiguous()
+    integral = batch.rows.dtype == batch.which.dtype == torch.int64
+    plain = integral and batch.data.is_contiguous() and batch.rows.is_contiguous()
     return batch if plain and batch.data.dtype == torch.float32 else None
 
 

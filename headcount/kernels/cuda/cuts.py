@@ -95,8 +95,8 @@ class AttentionSize:
             for passes in range(1, self.heads + 1):
                 cut = Cut(samples * self._tiles, -(-self.heads // passes), 0)
                 cut = cut._replace(shared=self._backward_bytes(samples, cut.group))
-                kept = 4 * self._columns(cut.group) * self._wide
-                if kept <= 32 * cut.warps * KEPT and cut.shared <= most:
+                registers = 4 * self._columns(cut.group) * self._wide
+                if registers <= 32 * cut.warps * KEPT and cut.shared <= most:
                     cuts.append((passes, limit, cut))
                     break
         return min(cuts)[2] if cuts else None
@@ -165,8 +165,8 @@ class FeedSize:
             for passes in range(1, self.hidden + 1):
                 units = padded(-(-self.hidden // passes))
                 cut = Cut(warps, min(self.hidden, units), self._backward_bytes(units, warps))
-                kept = units * (padded(self.inputs) + padded(self.outputs))
-                if kept <= 32 * warps * FED and cut.shared <= most:
+                registers = units * (padded(self.inputs) + padded(self.outputs))
+                if registers <= 32 * warps * FED and cut.shared <= most:
                     cuts.append((passes, cut))
                     break
         return min(cuts)[1] if cuts else None
@@ -176,16 +176,16 @@ class FeedSize:
         return max(self.inputs, self.outputs) <= 64 and self.hidden <= 256
 
     def _layer_bytes(self, units: int) -> int:
-        taken, given = padded(self.inputs), padded(self.outputs)
-        weights = 2 * ((2 - self.gelu) * units * (taken + APART) + given * (units + APART))
-        return weights + 4 * (units + given + self.norm * 2 * taken)
+        inputs, outputs = padded(self.inputs), padded(self.outputs)
+        weights = 2 * ((2 - self.gelu) * units * (inputs + APART) + outputs * (units + APART))
+        return weights + 4 * (units + outputs + self.norm * 2 * inputs)
 
     def _backward_bytes(self, units: int, warps: int) -> int:
-        taken, given = padded(self.inputs), padded(self.outputs)
-        rows = 2 * 16 * warps * (taken + given + 2 * units + 4 * APART)
-        sums = 4 * warps * (1 + given + self.norm * 2 * taken)
-        posted = self.posted and self.gelu and self.norm and self.inputs == taken == self.outputs
-        return self._layer_bytes(units) + rows + sums + posted * 2 * _post_bytes(taken, warps)
+        inputs, outputs = padded(self.inputs), padded(self.outputs)
+        rows = 2 * 16 * warps * (inputs + outputs + 2 * units + 4 * APART)
+        sums = 4 * warps * (1 + outputs + self.norm * 2 * inputs)
+        posted = self.posted and self.gelu and self.norm and self.inputs == inputs == self.outputs
+        return self._layer_bytes(units) + rows + sums + posted * 2 * _post_bytes(inputs, warps)
 
 
 def question_bytes(longest: int, embed: int, warps: int, back: bool) -> int:

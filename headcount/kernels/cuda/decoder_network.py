@@ -1,4 +1,4 @@
-"""The gradient of a bank of decoders in 2 + 4 L + 3 launches: letters, layers, what is said, and back, written out."""
+"""The gradient of a bank of decoders in 2 + 4 L + 3 launches: embeddings, layers, logits, and back, written out."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def decoder_gradient(
     parts = _parts(shape, models, batch * length, theta.device.type)
     layers = _layers(shape, theta, parts)
     rows = Rows(theta, theta.new_empty(models, parts, theta.shape[1]), None)
-    x, kept = _looked_up(shape, rows, strings), []
+    x, activations = _looked_up(shape, rows, strings), []
     for attending, feeding in layers:
         middle, _ = attending.forward(rows, x, None)
-        kept.append((x, middle))
+        activations.append((x, middle))
         x = feeding.forward(rows, middle)
-    slope, loss = _said(shape, rows, x, strings, parts)
-    for (attending, feeding), (before, middle) in zip(reversed(layers), reversed(kept), strict=True):
+    slope, loss = _loss_and_slope(shape, rows, x, strings, parts)
+    for (attending, feeding), (before, middle) in zip(reversed(layers), reversed(activations), strict=True):
         slope = feeding.backward(rows, middle, slope)
         slope, _ = attending.backward(rows, before, slope, None, None)
     _looked_up_back(shape, rows, slope, strings, parts)
@@ -62,7 +62,7 @@ def decoder_gradient(
 
 
 def _parts(shape: DecoderShape, models: int, rows: int, device: str) -> int:
-    """Programs of each member in every kernel backwards, the same for all: together they write every share whole."""
+    """Programs of each member in every kernel backwards, the same for all: they write every partial gradient."""
     cut = _feed(shape).backwards(shared_limit(device))
     assert isinstance(cut, Cut), "a program has no place for it"
     return spread(models, -(-rows // (16 * cut.warps)), cut.warps)
@@ -113,7 +113,9 @@ def _looked_up_back(shape: DecoderShape, rows: Rows, slope: Tensor, strings: Str
     )  # fmt: skip
 
 
-def _said(shape: DecoderShape, rows: Rows, x: Tensor, strings: StringBatch, parts: int) -> tuple[Tensor, Tensor]:
+def _loss_and_slope(
+    shape: DecoderShape, rows: Rows, x: Tensor, strings: StringBatch, parts: int
+) -> tuple[Tensor, Tensor]:
     models, batch, length = strings.size
     at, d_x = begins(shape.tensors()), torch.empty_like(x)
     loss = rows.theta.new_empty(models, parts)
@@ -127,8 +129,8 @@ def _said(shape: DecoderShape, rows: Rows, x: Tensor, strings: StringBatch, part
 
 
 def _holds(problem: Problem, bank: Bank[DecoderShape], batch: Any) -> bool:
-    there = isinstance(problem, NextLetter) and problem.precision == "full" and bank.theta.is_cuda
-    return there and bank.theta.dtype == torch.float32 and decoder_held(bank.net, batch.size[2])
+    supported = isinstance(problem, NextLetter) and problem.precision == "full" and bank.theta.is_cuda
+    return supported and bank.theta.dtype == torch.float32 and decoder_held(bank.net, batch.size[2])
 
 
 def _gradient(problem: Problem, bank: Bank[DecoderShape], batch: StringBatch) -> Tensor:

@@ -33,13 +33,13 @@ class Embedding:
         return entered.view(*x.shape[:-1], -1)
 
     def backward(self, rows: Rows, x: Tensor, slope: Tensor, deeper: bool = False) -> None:
-        """The parameters' gradients into the first share; nothing is below."""
+        """The parameters' gradients into the first partial gradient; nothing is below."""
         models, parts = len(x), next(n for n in range(min(PARTS, x.shape[1]), 0, -1) if x.shape[1] % n == 0)
-        seen, slopes = (t.reshape(models * parts, -1, t.shape[-1]) for t in (_with_one(x), slope))
-        made = torch.bmm(slopes.mT, seen).view(models, parts, self.outputs, -1).sum(dim=1)
+        inputs, slopes = (t.reshape(models * parts, -1, t.shape[-1]) for t in (_with_one(x), slope))
+        gradient = torch.bmm(slopes.mT, inputs).view(models, parts, self.outputs, -1).sum(dim=1)
         end = self.weight + self.outputs * self.inputs
-        rows.share[:, 0, self.weight : end] = made[..., :-1].flatten(1)
-        rows.share[:, 0, self.bias : self.bias + self.outputs] = made[..., -1]
+        rows.share[:, 0, self.weight : end] = gradient[..., :-1].flatten(1)
+        rows.share[:, 0, self.bias : self.bias + self.outputs] = gradient[..., -1]
 
 
 def _with_one(x: Tensor) -> Tensor:

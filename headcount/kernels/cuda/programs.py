@@ -60,8 +60,8 @@ def cuda_program(kernel: str, device: str, warps: int, shared: int, **shape: int
 
 
 def _defines(kernel: str, shape: dict[str, int]) -> tuple[str, ...]:
-    whole = shape | {"BACKWARD": int(kernel.endswith("backward"))}
-    return tuple(f"-D{name}={value}" for name, value in sorted(whole.items()))
+    macros = shape | {"BACKWARD": int(kernel.endswith("backward"))}
+    return tuple(f"-D{name}={value}" for name, value in sorted(macros.items()))
 
 
 def compile_ahead(kernel: str, shapes: Sequence[dict[str, int]], threads: int = 16) -> None:
@@ -91,14 +91,14 @@ def _made(kernel: str, gpu: int, warps: int, shared: int, defines: tuple[str, ..
     return (_Emulated if gpu < 0 else _OnDevice)(kernel, warps, shared, KERNELS[kernel], defines)
 
 
-def _arguments(given: Sequence[Any]) -> tuple[Any, list[Any]]:
+def _arguments(arguments: Sequence[Any]) -> tuple[Any, list[Any]]:
     """Addresses of the arguments, and what must live as long."""
     values: list[Any] = []
-    for one in given:
-        if isinstance(one, Tensor):
-            values.append(ctypes.c_void_p(one.data_ptr()))
+    for argument in arguments:
+        if isinstance(argument, Tensor):
+            values.append(ctypes.c_void_p(argument.data_ptr()))
         else:
-            values.append(ctypes.c_longlong(one[0]) if isinstance(one, tuple) else ctypes.c_int(one))
+            values.append(ctypes.c_longlong(argument[0]) if isinstance(argument, tuple) else ctypes.c_int(argument))
     addresses = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
     return addresses, values
 
@@ -113,8 +113,8 @@ class _Emulated(Program):
     def resident(self) -> int:
         return 1
 
-    def launch(self, grid: tuple[int, int], *given: Tensor | int | tuple[int]) -> None:
-        addresses, _ = _arguments(given)
+    def launch(self, grid: tuple[int, int], *arguments: Tensor | int | tuple[int]) -> None:
+        addresses, _ = _arguments(arguments)
         if not self.run(*grid, self.shared, addresses):
             raise AssertionError(f"{self.kernel} writes beyond its {self.shared} bytes of shared memory")
 
@@ -159,15 +159,15 @@ class _OnDevice(Program):
             self.held = max(1, count.value)
         return self.held
 
-    def launch(self, grid: tuple[int, int], *given: Tensor | int | tuple[int]) -> None:
-        addresses, _ = _arguments(given)
+    def launch(self, grid: tuple[int, int], *arguments: Tensor | int | tuple[int]) -> None:
+        addresses, _ = _arguments(arguments)
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         sizes = (*grid, 1, 32 * self.warps, 1, 1, self.shared)
         _do("cuLaunchKernel", self.function, *sizes, stream, addresses, None)
 
 
-def _do(name: str, *given: Any) -> None:
-    if code := getattr(cuda_driver(), name)(*given):
+def _do(name: str, *arguments: Any) -> None:
+    if code := getattr(cuda_driver(), name)(*arguments):
         raise NotCompiledError(f"{name} failed with {code}")
 
 
@@ -176,8 +176,11 @@ def _compiler() -> ctypes.CDLL:
     """NVRTC: by its name where the loader knows it, else where PyTorch's packages keep it."""
     major = (torch.version.cuda or "").split(".")[0]
     packages = Path(torch.__file__).parents[1]
-    found = [*packages.glob(f"nvidia/*/lib/libnvrtc.so.{major}"), *Path("/usr/local").glob("cuda*/lib64/libnvrtc.so.*")]
-    for name in (f"libnvrtc.so.{major}", "libnvrtc.so", *map(str, found)):
+    libraries = [
+        *packages.glob(f"nvidia/*/lib/libnvrtc.so.{major}"),
+        *Path("/usr/local").glob("cuda*/lib64/libnvrtc.so.*"),
+    ]
+    for name in (f"libnvrtc.so.{major}", "libnvrtc.so", *map(str, libraries)):
         try:
             return ctypes.CDLL(name)
         except OSError:
@@ -192,33 +195,33 @@ def _compiled(source: str, defines: tuple[str, ...]) -> bytes:
     high, low = torch.cuda.get_device_capability()
     options = [f"-arch=sm_{high}{low}", "-std=c++17", *defines]
     name = hashlib.sha256("\0".join([*options, torch.version.cuda or "", *words]).encode()).hexdigest()[:24]
-    made: list[bytes] = []
+    binaries: list[bytes] = []
 
     def make(scratch: Path) -> None:
-        made.append(_by_nvrtc(source, words, options))
-        scratch.write_bytes(made[0])
+        binaries.append(_by_nvrtc(source, words, options))
+        scratch.write_bytes(binaries[0])
 
     try:
         return code_cache().file(f"{Path(source).stem}-{name}", ".cubin", make).read_bytes()
     except OSError:  # a cache that cannot be written is no matter
-        return made[0] if made else _by_nvrtc(source, words, options)
+        return binaries[0] if binaries else _by_nvrtc(source, words, options)
 
 
 def _by_nvrtc(source: str, words: Sequence[str], options: Sequence[str]) -> bytes:
     nvrtc, program = _compiler(), ctypes.c_void_p()
     headers, names = _strings(words[1:]), _strings(HEADERS)
-    given = (words[0].encode(), source.encode(), len(HEADERS), headers, names)
-    nvrtc.nvrtcCreateProgram(ctypes.byref(program), *given)
+    arguments = (words[0].encode(), source.encode(), len(HEADERS), headers, names)
+    nvrtc.nvrtcCreateProgram(ctypes.byref(program), *arguments)
     if nvrtc.nvrtcCompileProgram(program, len(options), _strings(options)):
         raise NotCompiledError(
-            f"{source}: {_said(nvrtc, program, 'ProgramLog').decode(errors='replace').strip()[:300]}"
+            f"{source}: {_nvrtc_output(nvrtc, program, 'ProgramLog').decode(errors='replace').strip()[:300]}"
         )
-    code = _said(nvrtc, program, "CUBIN")
+    code = _nvrtc_output(nvrtc, program, "CUBIN")
     nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
     return code
 
 
-def _said(nvrtc: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
+def _nvrtc_output(nvrtc: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
     size = ctypes.c_size_t()
     getattr(nvrtc, f"nvrtcGet{what}Size")(program, ctypes.byref(size))
     out = ctypes.create_string_buffer(size.value)

@@ -1,7 +1,7 @@
 """Launches of Triton kernels for what is small beside the tokens: the class token's maps and feed-forwards, sums.
 
 Parameters are read where they lie in a member's row of `theta`. Gradients are written at the same places into rows of a
-buffer of shares, one for each program of a member, which are added up at the end in a fixed order.
+buffer of partial gradients, one for each program of a member, which are added up at the end in a fixed order.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def begins(shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Rows:
-    """A bank's parameters, the buffer of shares of their gradient, and how long the sequences are."""
+    """A bank's parameters, the buffer of their partial gradients, and how long the sequences are."""
 
     theta: Tensor
     share: Tensor  # models, programs, parameters
@@ -89,7 +89,7 @@ class Feeding(FeedPlace):
         return out
 
     def backward(self, rows: Rows, x: Tensor, slope: Tensor, share: Tensor) -> Tensor:
-        """The gradient of x; the parameters' into the shares (models, programs, parameters)."""
+        """The gradient of x; the parameters' into the partial ones (models, programs, parameters)."""
         count, d_x = x[0].numel() // self.inputs, torch.empty_like(x)
         hidden_backward[x.shape[0], share.shape[1]](
             x, rows.theta, slope, d_x, share, rows.row, share.stride(0), *self.places(), *self._sizes(count, True),
@@ -98,9 +98,9 @@ class Feeding(FeedPlace):
         return d_x
 
     def _cut(self, back: bool) -> dict[str, int]:
-        made = self.cut(back)
-        assert made is not None, "asked for more than fits into a program"
-        return made
+        tile = self.cut(back)
+        assert tile is not None, "asked for more than fits into a program"
+        return tile
 
     def _sizes(self, count: int, back: bool) -> tuple[int, ...]:
         return count, -(-self.hidden // self._cut(back)["CHUNK"]), self.inputs, self.hidden, self.outputs
@@ -135,17 +135,17 @@ class Folding:
     attending: HeadPlace
 
     def forward(self, rows: Rows) -> tuple[Tensor, Tensor]:
-        """asks and says, (models, heads * embed, embed) each."""
+        """QK and VO, (models, heads * embed, embed) each."""
         a = self.attending
-        asks, says = (rows.theta.new_empty(len(rows.theta), a.heads * a.embed, a.embed) for _ in range(2))
-        fold_forward[len(asks), a.heads](
-            rows.theta, a.scale, asks, says, rows.row, *self._places(), a.scale.stride(0), a.heads, a.dim, a.embed,
+        qk, vo = (rows.theta.new_empty(len(rows.theta), a.heads * a.embed, a.embed) for _ in range(2))
+        fold_forward[len(qk), a.heads](
+            rows.theta, a.scale, qk, vo, rows.row, *self._places(), a.scale.stride(0), a.heads, a.dim, a.embed,
             **self._options(),
         )  # fmt: skip
-        return asks, says
+        return qk, vo
 
     def backward(self, rows: Rows, d_asks: Tensor, d_says: Tensor, share: Tensor) -> None:
-        """The gradients of queries, keys, values and outputs into one share."""
+        """The gradients of queries, keys, values and outputs into one partial gradient."""
         a = self.attending
         fold_backward[len(d_asks), a.heads](
             rows.theta, a.scale, d_asks, d_says, share, rows.row, share.stride(0), *self._places(), a.scale.stride(0),
@@ -211,5 +211,5 @@ def or_other(tensor: Tensor | None, otherwise: Tensor) -> Tensor:
 
 
 def all_share(directions: Tensor | None) -> int:
-    """1 where all samples of a member ask along the same directions."""
+    """1 where all samples of a member have the same directions."""
     return int(directions is not None and directions.shape[1] == 1)

@@ -34,8 +34,8 @@ class TokenAttention(HeadPlace):
     def fits(self, longest: int) -> bool:
         """Whether programs hold it."""
         fits = all(self._cut(longest, back) for back in (False, True))
-        asked = question_bytes(longest, self.embed, ASKING, back=True) <= shared_limit(self.device)
-        return fits and asked and self.norm in (0.0, EPS)
+        query_fits = question_bytes(longest, self.embed, ASKING, back=True) <= shared_limit(self.device)
+        return fits and query_fits and self.norm in (0.0, EPS)
 
     def parts(self, models: int, batch: int, longest: int, back: bool) -> int:
         """Programs of each member."""
@@ -45,17 +45,17 @@ class TokenAttention(HeadPlace):
         return _spread(program, models, -(-batch // _samples(program, longest)))
 
     def forward(self, rows: Rows, x: Tensor, directions: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """x + attention(x), and what the class token's heads hear of x."""
+        """x + attention(x), and what the class token's heads attend to in x."""
         out = torch.empty_like(x)
-        heard = None if directions is None else x.new_empty(x.shape[0], x.shape[1], self.heads, self.embed)
-        into = (or_other(heard, x), out, (rows.row,))
+        attended = None if directions is None else x.new_empty(x.shape[0], x.shape[1], self.heads, self.embed)
+        into = (or_other(attended, x), out, (rows.row,))
         self._launch(False, rows, x, directions, into)
-        return out, heard
+        return out, attended
 
     def backward(
         self, rows: Rows, x: Tensor, slope: Tensor, directions: Tensor | None, d_heard: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
-        """The gradients of x and of the directions, for every sample; the parameters' into the shares."""
+        """The gradients of x and of the directions, for every sample; the parameters' into the partial gradients."""
         d_x = torch.empty_like(x)
         d_directions = None if directions is None else torch.empty_like(or_other(d_heard, x))
         steps = ((rows.row,), (rows.share.stride(0),))
@@ -65,16 +65,16 @@ class TokenAttention(HeadPlace):
 
     def _launch(self, back: bool, rows: Rows, x: Tensor, directions: Tensor | None, into: tuple) -> None:
         models, batch, longest, _ = x.shape
-        given = (x, rows.theta, self.scale, self.counts, or_other(rows.lengths, self.counts), or_other(directions, x))
+        inputs = (x, rows.theta, self.scale, self.counts, or_other(rows.lengths, self.counts), or_other(directions, x))
         places = tuple(self.at.get(name, 0) for name in ("query", "key", "value", "output", "scaling", "moving"))
         grid, last = (models, self.parts(models, batch, longest, back)), (batch, all_share(directions))
-        self._program(longest, back).launch(grid, *given, *into, *places, self.scale.stride(0), *last)
+        self._program(longest, back).launch(grid, *inputs, *into, *places, self.scale.stride(0), *last)
 
     def question(self, rows: Rows, x: Tensor, directions: Tensor) -> Tensor:
-        """What the class token's heads hear of the last states."""
-        heard = x.new_empty(x.shape[0], x.shape[1], self.heads, self.embed)
-        self._question(False, rows, x, (directions, heard), all_share(directions))
-        return heard
+        """What the class token's heads attend to in the last states."""
+        attended = x.new_empty(x.shape[0], x.shape[1], self.heads, self.embed)
+        self._question(False, rows, x, (directions, attended), all_share(directions))
+        return attended
 
     def question_back(self, rows: Rows, x: Tensor, directions: Tensor, d_heard: Tensor) -> tuple[Tensor, Tensor]:
         """The gradients of the states and of the directions, for every sample."""
@@ -87,7 +87,7 @@ class TokenAttention(HeadPlace):
         models, batch, longest, embed = x.shape
         shape = {"EMBED": embed, "HEADS": self.heads, "LONGEST": longest, "RAGGED": int(self.ragged), "WARPS": ASKING}
         taken = question_bytes(longest, embed, ASKING, back)
-        program = cuda_program(f"question_{_way(back)}", self.device, ASKING, taken, **shape)
+        program = cuda_program(f"question_{_direction(back)}", self.device, ASKING, taken, **shape)
         grid = (models, _spread(program, models, -(-batch // ASKING)))
         program.launch(grid, x, or_other(rows.lengths, self.counts), *into, batch, shared)
 
@@ -105,7 +105,7 @@ class TokenAttention(HeadPlace):
         if self.causal or self.norm or self.steps != (self.embed * self.dim, self.dim):
             shape |= {"CAUSAL": int(self.causal), "NORM": int(self.norm > 0)}
             shape |= {"HEAD_STEP": self.steps[0], "ROW_STEP": self.steps[1]}
-        return cuda_program(f"attend_{_way(back)}", self.device, cut.warps, cut.shared, **shape)
+        return cuda_program(f"attend_{_direction(back)}", self.device, cut.warps, cut.shared, **shape)
 
 
 @dataclass(frozen=True)
@@ -132,17 +132,17 @@ class TokenFeeding(FeedPlace):
         """W2 act(W1 x + b1) + b2 for every token, and x where it is a residual step."""
         count, out = x[0].numel() // self.inputs, rows.theta.new_empty(*x.shape[:-1], self.outputs)
         grid = (len(x), self.parts(len(x), count, back=False))
-        given = (*self._rows(x), rows.theta, out, (rows.row,), *self.places(), count, self._samples())
-        self._program(False).launch(grid, *given)
+        arguments = (*self._rows(x), rows.theta, out, (rows.row,), *self.places(), count, self._samples())
+        self._program(False).launch(grid, *arguments)
         return out
 
     def backward(self, rows: Rows, x: Tensor, slope: Tensor, deeper: bool = True) -> Tensor:
-        """The gradient of x, where something lies below; the parameters' into the shares."""
+        """The gradient of x, where something lies below; the parameters' into the partial gradients."""
         count, d_x = x[0].numel() // self.inputs, torch.empty_like(x) if deeper else rows.theta
         grid = (len(x), self.parts(len(x), count, back=True))
         steps = ((rows.row,), (rows.share.stride(0),))
-        given = (*self._rows(x), rows.theta, slope, d_x, rows.share, *steps, *self.places(), count, self._samples())
-        self._program(True).launch(grid, *given)
+        arguments = (*self._rows(x), rows.theta, slope, d_x, rows.share, *steps, *self.places(), count, self._samples())
+        self._program(True).launch(grid, *arguments)
         return d_x
 
     def _rows(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -164,10 +164,10 @@ class TokenFeeding(FeedPlace):
             shape |= {"NORM": int(self.norm > 0), "GELU": int(self.gelu)}
         if self.source is not None:
             shape |= {"GATHERED": 1, "LONGEST": self.source.data.shape[2]}
-        return cuda_program(f"feed_{_way(back)}", self.device, cut.warps, cut.shared, **shape)
+        return cuda_program(f"feed_{_direction(back)}", self.device, cut.warps, cut.shared, **shape)
 
 
-def _way(back: bool) -> str:
+def _direction(back: bool) -> str:
     return "backward" if back else "forward"
 
 

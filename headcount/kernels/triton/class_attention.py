@@ -1,7 +1,7 @@
 # pyright: reportArgumentType=false, reportCallIssue=false, reportOperatorIssue=false
-"""The class token asking the tokens' states: one program takes one sample, whose states it reads once.
+"""The class token attending to the tokens' states: one program takes one sample, whose states it reads once.
 
-One asks, so there is no matrix product to win by: every sum is plain float32, head by head, and bound by reading the
+There is one query, so no matrix product to win by: every sum is plain float32, head by head, and bound by reading the
 states. (With float16 products, tiles of 16 heads by 256 coordinates came out as NaN from Triton 3.6 on an H200.)
 """
 
@@ -16,7 +16,7 @@ __all__ = ["ask_backward", "ask_forward"]
 
 
 @triton.jit
-def _asked(x, u, length, LENGTH: tl.constexpr):
+def _weights(x, u, length, LENGTH: tl.constexpr):
     """softmax_t(<u, x_t>) over the tokens that exist."""
     scores = tl.where(tl.arange(0, LENGTH) < length, tl.sum(x * u[None, :], 1), float("-inf"))
     p = tl.exp(scores - tl.max(scores, 0))
@@ -37,7 +37,7 @@ def ask_forward(
     for head in range(heads):
         at = (sample * heads + head) * embed + e
         u = tl.load(directions + at, mask=e < embed, other=0.0)
-        p = _asked(x, u, length, LENGTH)
+        p = _weights(x, u, length, LENGTH)
         tl.store(heard + at, tl.sum(p[:, None] * x, 0), mask=e < embed)
 
 
@@ -58,7 +58,7 @@ def ask_backward(
         at = (sample * heads + head) * embed + e
         u = tl.load(directions + at, mask=e < embed, other=0.0)
         g = tl.load(slope + at, mask=e < embed, other=0.0)
-        p = _asked(x, u, length, LENGTH)
+        p = _weights(x, u, length, LENGTH)
         dp = tl.sum(x * g[None, :], 1)
         ds = p * (dp - tl.sum(p * dp, 0))
         dx += p[:, None] * g[None, :] + ds[:, None] * u[None, :]

@@ -1,5 +1,5 @@
 # pyright: reportArgumentType=false, reportCallIssue=false, reportOperatorIssue=false
-"""What the class token's heads ask and say, folded: with s the scale, a head's question is cls -> s K^T Q cls and its
+"""The class token's heads, folded: with s the scale, a head's query is cls -> s K^T Q cls and its
 answer x -> O V x, two square matrices of the states' size for one member and one head."""
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ def fold_forward(
     """asks[h] = s K^T Q and says[h] = V^T O^T, (embed, embed) each."""
     model, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     theta += model * row
-    at, here = head * dim * embed, (model * heads + head) * embed * embed
+    at, offset = head * dim * embed, (model * heads + head) * embed * embed
     query, key = (
         _matrix(theta + at_query + at, dim, embed, DIM, EMBED),
         _matrix(theta + at_key + at, dim, embed, DIM, EMBED),
     )
     query = query * tl.load(scale + model * scale_row)
-    _keep_matrix(asks + here, _product(tl.trans(key), query, PRECISION), embed, embed, EMBED, EMBED)
+    _keep_matrix(asks + offset, _product(tl.trans(key), query, PRECISION), embed, embed, EMBED, EMBED)
     value, output = (
         _matrix(theta + at_value + at, dim, embed, DIM, EMBED),
         _matrix(theta + at_output + at, embed, dim, EMBED, DIM),
     )
-    _keep_matrix(says + here, _product(tl.trans(value), tl.trans(output), PRECISION), embed, embed, EMBED, EMBED)
+    _keep_matrix(says + offset, _product(tl.trans(value), tl.trans(output), PRECISION), embed, embed, EMBED, EMBED)
 
 
 @triton.jit(
@@ -57,13 +57,13 @@ def fold_backward(
     model, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     theta += model * row
     share += model * share_step
-    at, here = head * dim * embed, (model * heads + head) * embed * embed
+    at, offset = head * dim * embed, (model * heads + head) * embed * embed
     sharp = tl.load(scale + model * scale_row)
     query, key = (
         _matrix(theta + at_query + at, dim, embed, DIM, EMBED),
         _matrix(theta + at_key + at, dim, embed, DIM, EMBED),
     )
-    g = _matrix(d_asks + here, embed, embed, EMBED, EMBED)
+    g = _matrix(d_asks + offset, embed, embed, EMBED, EMBED)
     size = _size(g)
     g = g / size
     size *= sharp
@@ -73,7 +73,7 @@ def fold_backward(
         _matrix(theta + at_value + at, dim, embed, DIM, EMBED),
         _matrix(theta + at_output + at, embed, dim, EMBED, DIM),
     )
-    g = _matrix(d_says + here, embed, embed, EMBED, EMBED)
+    g = _matrix(d_says + offset, embed, embed, EMBED, EMBED)
     size = _size(g)
     g = g / size
     _keep_matrix(
@@ -100,12 +100,12 @@ def through_map(
     total = tl.zeros((ROWS, OUTPUTS), tl.float32)
     for first in range(0, inputs, INPUTS):
         i = first + tl.arange(0, INPUTS)
-        seen = tl.load(
+        tile = tl.load(
             x + row[:, None] * inputs + i[None, :], mask=(row < rows)[:, None] & (i < inputs)[None, :], other=0.0
         )
-        there = (i < inputs)[:, None] & (column < outputs)[None, :]
+        mask = (i < inputs)[:, None] & (column < outputs)[None, :]
         at = column[None, :] * inputs + i[:, None] if TRANSPOSED else i[:, None] * outputs + column[None, :]
-        total += tl.dot(seen, tl.load(matrix + at, mask=there, other=0.0), input_precision=PRECISION)
+        total += tl.dot(tile, tl.load(matrix + at, mask=mask, other=0.0), input_precision=PRECISION)
     if BASED:
         at = model * based * outputs + tl.where(based == 1, 0, row)[:, None] * outputs + column[None, :]
         total += tl.load(base + at, mask=real, other=0.0)

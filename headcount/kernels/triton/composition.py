@@ -43,7 +43,7 @@ def _keep_vector(base, x, count, COUNT: tl.constexpr):
 
 @triton.jit
 def _sum_of_matrices(base, step, parts, rows, columns, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """The programs' shares of a gradient, added in order."""
+    """The programs' partial gradients, added in order."""
     out = _matrix(base, rows, columns, ROWS, COLUMNS)
     for part in range(1, parts):
         out += _matrix(base + part * step, rows, columns, ROWS, COLUMNS)
@@ -99,7 +99,7 @@ def compose_backward(
     FEATURES: tl.constexpr, LANES: tl.constexpr,
     EMBED: tl.constexpr, WIDTH: tl.constexpr, DIM: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """One member's whole gradient: the programs' shares added up and carried back through the composition."""
+    """One member's whole gradient: partial gradients added up and carried back through the composition."""
     model = tl.program_id(0).to(tl.int64)
     theta += model * row
     gradient += model * row

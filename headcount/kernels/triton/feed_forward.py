@@ -66,11 +66,11 @@ def feed_forward(
     x += model * rows * inputs
     out += model * rows * outputs
     for block in range(part, tl.cdiv(rows, ROWS), parts):
-        seen = _rows(x, block, rows, inputs, ROWS, INPUTS)
-        a = _hidden(seen, w1, b1, INPUTS, PRECISION)
+        tile = _rows(x, block, rows, inputs, ROWS, INPUTS)
+        a = _hidden(tile, w1, b1, INPUTS, PRECISION)
         y = _dot(a, w2, PRECISION) + b2[None, :]
         if RESIDUAL:
-            y += seen
+            y += tile
         _keep_rows(out, block, rows, outputs, y, ROWS, OUTPUTS)
 
 
@@ -83,7 +83,7 @@ def feed_backward(
 ):  # fmt: skip
     """Gradients from g = dL/dout: da = relu'(a) W2^T g, dx = W1^T da, dW1 = sum da x^T, dW2 = sum g a^T.
 
-    `DEEPER`: somebody asks for dx. The matrices' gradients are this program's share. A block's slopes are brought to
+    `DEEPER`: dx is wanted. The matrices' gradients are this program's part. A block's slopes are brought to
     one size, as float16 holds none that are much smaller.
     """
     model, part, parts = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.num_programs(1)
@@ -96,23 +96,23 @@ def feed_backward(
     d_w1, d_w2 = tl.zeros((INPUTS, HIDDEN), tl.float32), tl.zeros((HIDDEN, OUTPUTS), tl.float32)
     d_b1, d_b2 = tl.zeros((HIDDEN,), tl.float32), tl.zeros((OUTPUTS,), tl.float32)
     for block in range(part, tl.cdiv(rows, ROWS), parts):
-        seen = _rows(x, block, rows, inputs, ROWS, INPUTS)
+        tile = _rows(x, block, rows, inputs, ROWS, INPUTS)
         g = _rows(slope, block, rows, outputs, ROWS, OUTPUTS)
         size = tl.maximum(tl.max(tl.max(tl.abs(g), 1), 0), 1e-30)
         g = g / size
-        a = _hidden(seen, w1, b1, INPUTS, PRECISION)
+        a = _hidden(tile, w1, b1, INPUTS, PRECISION)
         da = tl.where(a > 0.0, _dot(g, tl.trans(w2), PRECISION), 0.0)
         if DEEPER:
             dx = _dot(da, tl.trans(w1), PRECISION)
             if RESIDUAL:
                 dx += g
             _keep_rows(d_x, block, rows, inputs, dx * size, ROWS, INPUTS)
-        d_w1 += _dot(tl.trans(seen), da, PRECISION) * size
+        d_w1 += _dot(tl.trans(tile), da, PRECISION) * size
         d_w2 += _dot(tl.trans(a), g, PRECISION) * size
         d_b1 += tl.sum(da, 0) * size
         d_b2 += tl.sum(g, 0) * size
-    here = model * parts + part
-    _keep_matrix(d_inner + here * hidden * inputs, hidden, inputs, d_w1, HIDDEN, INPUTS)
-    _keep_matrix(d_outer + here * outputs * hidden, outputs, hidden, d_w2, OUTPUTS, HIDDEN)
-    _keep_vector(d_bias + here * hidden, d_b1, hidden, HIDDEN)
-    _keep_vector(d_shift + here * outputs, d_b2, outputs, OUTPUTS)
+    program = model * parts + part
+    _keep_matrix(d_inner + program * hidden * inputs, hidden, inputs, d_w1, HIDDEN, INPUTS)
+    _keep_matrix(d_outer + program * outputs * hidden, outputs, hidden, d_w2, OUTPUTS, HIDDEN)
+    _keep_vector(d_bias + program * hidden, d_b1, hidden, HIDDEN)
+    _keep_vector(d_shift + program * outputs, d_b2, outputs, OUTPUTS)

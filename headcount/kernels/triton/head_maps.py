@@ -36,7 +36,7 @@ def _window(base, i, j, stride, rows, columns):
 
 
 @triton.jit
-def _turned(base, i, j, stride, rows, columns):
+def _transposed(base, i, j, stride, rows, columns):
     """The entries (i, j) of the transpose of a matrix of `columns` rows."""
     within = (i < rows)[:, None] & (j < columns)[None, :]
     return tl.load(base + j[None, :] * stride + i[:, None], mask=within, other=0.0)
@@ -62,7 +62,7 @@ def maps_forward(
     for start in range(0, embed, CHUNK):
         e = start + tl.arange(0, CHUNK)
         outer = _window(theta + at_outer, e, n, width, embed, width)
-        inner = _turned(theta + at_inner, e, n, embed, embed, width)
+        inner = _transposed(theta + at_inner, e, n, embed, embed, width)
         cls = tl.load(theta + at_cls + e, mask=e < embed, other=0.0)
         moved = tl.load(theta + at_moved + e, mask=e < embed, other=0.0)
         value = _window(theta + at_value, line, e, embed, lines, embed)
@@ -84,9 +84,11 @@ def maps_forward(
     tl.store(largest + model * groups + group, tl.max(tl.abs(b)))
     tl.store(shift + model * width + n, c, mask=n < tl.where(group == 0, width, 0))
     for g in range(GROUP):
-        one = group * GROUP + g
-        u = tl.sum(tl.where((head == one)[:, None], q[:, None] * keyed, 0.0), 0)
-        tl.store(directions + (model * heads + one) * width + n, u, mask=n < tl.where(one < heads, width, 0))
+        head_index = group * GROUP + g
+        u = tl.sum(tl.where((head == head_index)[:, None], q[:, None] * keyed, 0.0), 0)
+        tl.store(
+            directions + (model * heads + head_index) * width + n, u, mask=n < tl.where(head_index < heads, width, 0)
+        )
 
 
 @triton.jit(do_not_specialize=("parts", "tail_parts"))
@@ -97,7 +99,7 @@ def maps_backward(
     heads, head_dim, embed, width, parts, tail_parts,
     GROUP: tl.constexpr, ROWS: tl.constexpr, CHUNK: tl.constexpr, WIDTH: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of Q, K, V and O of some heads from the programs' shares, which are added up and kept.
+    """Gradients of Q, K, V and O of some heads from the programs' partial gradients, added up and kept.
 
     dV = dB W2^T + db b2^T,  dO = W_in^T dA,  dk = W2 du,  dK = q dk^T,  dq = K dk,  dQ = s dq cls^T.
     """
@@ -111,11 +113,11 @@ def maps_backward(
     d_b, d_a = tl.zeros((ROWS, WIDTH), tl.float32), tl.zeros((ROWS, WIDTH), tl.float32)
     d_u, d_s = tl.zeros((ROWS, WIDTH), tl.float32), tl.zeros((ROWS,), tl.float32)
     for part in range(tail_parts):
-        here = (model * tail_parts + part) * lines
-        place = (here + line)[:, None] * width + n[None, :]
+        offset = (model * tail_parts + part) * lines
+        place = (offset + line)[:, None] * width + n[None, :]
         d_b += tl.load(d_before + place, mask=within, other=0.0)
         d_a += tl.load(d_after + place, mask=within, other=0.0)
-        d_s += tl.load(d_still + here + line, mask=real, other=0.0)
+        d_s += tl.load(d_still + offset + line, mask=real, other=0.0)
     for part in range(parts):
         place = ((model * parts + part) * heads + head)[:, None] * width + n[None, :]
         d_u += tl.load(d_directions + place, mask=within, other=0.0)
@@ -138,8 +140,8 @@ def maps_backward(
         d_k = _scaled_dot(d_u, outer, PRECISION)
         tl.store(gradient + at_key + spot, q[:, None] * d_k, mask=both)
         d_q += tl.sum(tl.load(theta + at_key + spot, mask=both, other=0.0) * d_k, 1)
-        turned = (head * embed * head_dim + r % head_dim)[:, None] + e[None, :] * head_dim
-        tl.store(gradient + at_output + turned, _scaled_dot(d_a, inner, PRECISION), mask=both)
+        transposed = (head * embed * head_dim + r % head_dim)[:, None] + e[None, :] * head_dim
+        tl.store(gradient + at_output + transposed, _scaled_dot(d_a, inner, PRECISION), mask=both)
     d_q *= tl.load(scale + model)
     tl.store(d_asking + model * lines + line, d_q, mask=real)
     for start in range(0, embed, CHUNK):
@@ -155,7 +157,7 @@ def _first_and_last(
     at_weight, at_bias, at_inner_bias, at_out_weight, at_out_bias,
     FEATURES: tl.constexpr, LANES: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """The shares of what no map stands before, added up: the first layer and the read-out's last."""
+    """The partial gradients of what no map stands before, added up: the first layer and the read-out's last."""
     i, j = tl.arange(0, WIDTH)[:, None], tl.arange(0, LANES)[None, :]
     weight = d_weight + model * parts * width * FEATURES
     weight = _sum_of_matrices(weight, width * FEATURES, parts, width, FEATURES, WIDTH, LANES)
@@ -192,24 +194,24 @@ def states_backward(
     e, n = part_of_state * STATES + tl.arange(0, STATES), tl.arange(0, WIDTH)
     lines = heads * head_dim
     d_c = _sum_of_vectors(d_shift + model * tail_parts * width, width, tail_parts, width, WIDTH)
-    inner = _turned(theta + at_inner, e, n, embed, embed, width)
+    inner = _transposed(theta + at_inner, e, n, embed, embed, width)
     cls = tl.load(theta + at_cls + e, mask=e < embed, other=0.0)
     d_inner, d_outer = cls[:, None] * d_c[None, :], tl.zeros((STATES, WIDTH), tl.float32)
     d_cls, d_moved = tl.sum(inner * d_c[None, :], 1), tl.zeros((STATES,), tl.float32)
     for start in range(0, lines, CHUNK):
         line = start + tl.arange(0, CHUNK)
-        here = model * lines
-        value = _turned(theta + at_value, e, line, embed, embed, lines)
-        key = _turned(theta + at_key, e, line, embed, embed, lines)
-        query = _turned(theta + at_query, e, line, embed, embed, lines)
+        offset = model * lines
+        value = _transposed(theta + at_value, e, line, embed, embed, lines)
+        key = _transposed(theta + at_key, e, line, embed, embed, lines)
+        query = _transposed(theta + at_query, e, line, embed, embed, lines)
         place = ((line // head_dim) * embed * head_dim + line % head_dim)[None, :] + e[:, None] * head_dim
         within = (e < embed)[:, None] & (line < lines)[None, :]
         output = tl.load(theta + at_output + place, mask=within, other=0.0)
-        d_outer += _dot_scaled(value, _window(sum_before + here * width, line, n, width, lines, width), PRECISION)
-        d_outer += _dot_scaled(key, _window(asked + here * width, line, n, width, lines, width), PRECISION)
-        d_inner += _dot_scaled(output, _window(sum_after + here * width, line, n, width, lines, width), PRECISION)
-        d_s = tl.load(sum_still + here + line, mask=line < lines, other=0.0)
-        d_q = tl.load(d_asking + here + line, mask=line < lines, other=0.0)
+        d_outer += _dot_scaled(value, _window(sum_before + offset * width, line, n, width, lines, width), PRECISION)
+        d_outer += _dot_scaled(key, _window(asked + offset * width, line, n, width, lines, width), PRECISION)
+        d_inner += _dot_scaled(output, _window(sum_after + offset * width, line, n, width, lines, width), PRECISION)
+        d_s = tl.load(sum_still + offset + line, mask=line < lines, other=0.0)
+        d_q = tl.load(d_asking + offset + line, mask=line < lines, other=0.0)
         d_moved += tl.sum(value * d_s[None, :], 1)
         d_cls += tl.sum(query * d_q[None, :], 1)
     within = (e < embed)[:, None] & (n < width)[None, :]

@@ -14,7 +14,7 @@ __all__ = ["tail_by_heads"]
 
 
 @triton.jit
-def _heard(x, b, s, PRECISION: tl.constexpr):
+def _head_output(x, b, s, PRECISION: tl.constexpr):
     """B pooled + b of one head, for every sample."""
     return _fine_dot(x, tl.trans(b), PRECISION) + s[None, :]
 
@@ -47,19 +47,19 @@ def tail_by_heads(
         b = _window(before + h * head_dim * width, d, n, width, head_dim, width)
         s = tl.load(still + h * head_dim + d, mask=d < head_dim, other=0.0)
         a = _window(after + h * head_dim * width, d, n, width, head_dim, width)
-        z += _fine_dot(_heard(x, b, s, PRECISION), a, PRECISION)
+        z += _fine_dot(_head_output(x, b, s, PRECISION), a, PRECISION)
     z += tl.load(shift + model * width + n, mask=wide, other=0.0)[None, :]
     below, bell = _normal(z)
     w = tl.load(out_weight + model * row + n, mask=wide, other=0.0)
     y = tl.sum(z * below * w[None, :], 1) + tl.load(out_bias + model * row)
     gap = tl.where(inside, y - tl.load(target + model * batch + sample, mask=inside, other=0.0), 0.0)
     dy = gap * (2.0 / batch)
-    here = model * parts + part
-    tl.store(loss + here, tl.sum(gap * gap, 0) / batch)
-    tl.store(d_out_bias + here, tl.sum(dy, 0))
-    tl.store(d_out_weight + here * width + n, tl.sum(z * below * dy[:, None], 0), mask=wide)
+    program = model * parts + part
+    tl.store(loss + program, tl.sum(gap * gap, 0) / batch)
+    tl.store(d_out_bias + program, tl.sum(dy, 0))
+    tl.store(d_out_weight + program * width + n, tl.sum(z * below * dy[:, None], 0), mask=wide)
     dz = dy[:, None] * w[None, :] * (below + z * bell * DENSITY)
-    tl.store(d_shift + here * width + n, tl.sum(dz, 0), mask=wide)
+    tl.store(d_shift + program * width + n, tl.sum(dz, 0), mask=wide)
     size = tl.maximum(tl.max(tl.abs(dz)), 1e-30)
     dz *= 1.0 / size
     if PRECISION == "half" or PRECISION == "fine":
@@ -67,30 +67,30 @@ def tail_by_heads(
     top = tl.zeros((SAMPLES, DIM), tl.float32)
     for h in range(heads):
         a = _window(after + h * head_dim * width, d, n, width, head_dim, width)
-        share = tl.load(inverse + (model * batch + sample) * heads + h, mask=inside, other=0.0)
-        top = tl.maximum(top, tl.abs(_dot(dz, tl.trans(a), PRECISION)) * share[:, None])
+        normaliser = tl.load(inverse + (model * batch + sample) * heads + h, mask=inside, other=0.0)
+        top = tl.maximum(top, tl.abs(_dot(dz, tl.trans(a), PRECISION)) * normaliser[:, None])
     top = tl.maximum(tl.max(top), 1e-30)
     most = tl.load(largest + model * groups)
     for group in range(1, groups):
         most = tl.maximum(most, tl.load(largest + model * groups + group))
     most = tl.maximum(most, 1e-30)
-    tl.store(sizes + here, size * top * most)  # not the largest slope itself, but near it
+    tl.store(sizes + program, size * top * most)  # not the largest slope itself, but near it
     heard_size = size * top
     for h in range(heads):
         x = tl.load(pooled + place + h * width, mask=within, other=0.0)
         b = _window(before + h * head_dim * width, d, n, width, head_dim, width)
         s = tl.load(still + h * head_dim + d, mask=d < head_dim, other=0.0)
         a = _window(after + h * head_dim * width, d, n, width, head_dim, width)
-        heard, dh = _heard(x, b, s, PRECISION), _dot(dz, tl.trans(a), PRECISION) * (1.0 / top)
-        share = tl.load(inverse + (model * batch + sample) * heads + h, mask=inside, other=0.0)
-        g = _dot(dh * share[:, None], b, PRECISION) * (1.0 / most)
+        attended, dh = _head_output(x, b, s, PRECISION), _dot(dz, tl.trans(a), PRECISION) * (1.0 / top)
+        normaliser = tl.load(inverse + (model * batch + sample) * heads + h, mask=inside, other=0.0)
+        g = _dot(dh * normaliser[:, None], b, PRECISION) * (1.0 / most)
         g = g.to(slope.dtype.element_ty)  # delta is that of the rounded slope
         tl.store(slope + place + h * width, g, mask=within)
         by_head = tl.sum(g.to(tl.float32) * x.to(tl.float32), 1)
         tl.store(delta + (model * batch + sample) * heads + h, by_head, mask=inside)
-        line = here * lines + h * head_dim + d
+        line = program * lines + h * head_dim + d
         to = line[:, None] * width + n[None, :]
         thin = (d < head_dim)[:, None] & wide[None, :]
-        tl.store(d_after + to, _dot(tl.trans(heard), dz, PRECISION) * size, mask=thin)
+        tl.store(d_after + to, _dot(tl.trans(attended), dz, PRECISION) * size, mask=thin)
         tl.store(d_before + to, _dot(tl.trans(dh), x, PRECISION) * heard_size, mask=thin)
         tl.store(d_still + line, tl.sum(dh, 0) * heard_size, mask=d < head_dim)

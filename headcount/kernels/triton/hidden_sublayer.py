@@ -6,7 +6,7 @@ Hidden activations live on the chip alone and are computed again backwards. A pr
 hidden units, and of each every so-many-th tile of rows, so that the gradients of the chunk's matrices stay in registers
 from tile to tile; with several chunks outputs and slopes are added up in memory. The activation is relu or, with
 `GELU`, the exact GELU; with `NORM` the rows pass a layer norm first. Parameters are read in the member's row, and a
-program's share of their gradient is written at the same places of a row of its own.
+program's partial gradient is written at the same places of a row of its own.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ def _normal(z):
 
 
 @triton.jit
-def _before(seen, rest, w1, w1_rest, b1, FINE: tl.constexpr, PRECISION: tl.constexpr):
+def _before(rounded, remainder, w1, w1_rest, b1, FINE: tl.constexpr, PRECISION: tl.constexpr):
     """W1 x + b1; `FINE` adds the products with what rounding left out: near zero they decide which units are awake."""
-    z = _product(seen, w1, PRECISION)
+    z = _product(rounded, w1, PRECISION)
     if FINE:
-        z = tl.dot(seen, w1_rest, z)
-        z = tl.dot(rest, w1, z)
+        z = tl.dot(rounded, w1_rest, z)
+        z = tl.dot(remainder, w1, z)
     return z + b1[None, :]
 
 
@@ -104,10 +104,10 @@ def hidden_forward(
             else:
                 a = tl.maximum(z, 0.0)
             # No branch: Triton 3.6 cannot compile one around a product of 64 rows.
-            made = tl.load(out + to, mask=inside & (chunk > 0), other=0.0) + first * b2[None, :]
+            accumulated = tl.load(out + to, mask=inside & (chunk > 0), other=0.0) + first * b2[None, :]
             if RESIDUAL:
-                made += first * y
-            tl.store(out + to, made + _product(_factor(a, PRECISION), w2, PRECISION) * large, mask=inside)
+                accumulated += first * y
+            tl.store(out + to, accumulated + _product(_factor(a, PRECISION), w2, PRECISION) * large, mask=inside)
         tl.debug_barrier()  # the next chunk reads what this one wrote
 
 
@@ -122,7 +122,7 @@ def hidden_backward(
 ):  # fmt: skip
     """Gradients from g = dL/dout: da = act'(z) W2^T g, dx = W1^T da, dW1 = sum da x^T, dW2 = sum g a^T.
 
-    `DEEPER`: somebody asks for dx. A tile's slopes are scaled to one size, and back at the end.
+    `DEEPER`: dx is wanted. A tile's slopes are scaled to one size, and back at the end.
     """
     model, part, parts = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.num_programs(1)
     theta += model * row
@@ -152,8 +152,8 @@ def hidden_backward(
             taken = tl.load(x + place, mask=within, other=0.0)
             if NORM:
                 unit, rate, taken = _normed(taken, weight, bias, inputs, EPS, INPUTS)
-            seen = _factor(taken, PRECISION)
-            z = _before(seen, _left_out(taken), w1, w1_rest, b1, FINE, PRECISION)
+            rounded = _factor(taken, PRECISION)
+            z = _before(rounded, _left_out(taken), w1, w1_rest, b1, FINE, PRECISION)
             g = tl.load(slope + to, mask=inside, other=0.0)
             size = _size(g)
             d_b2 += tl.sum(g, 0)
@@ -169,7 +169,7 @@ def hidden_backward(
             d_b1 += tl.sum(da, 0) * (size * large)
             da = _factor(da, PRECISION)
             d_w2 += _product(tl.trans(_factor(a, PRECISION)), scaled, PRECISION) * size
-            d_w1 += _product(tl.trans(seen), da, PRECISION) * (size * large)
+            d_w1 += _product(tl.trans(rounded), da, PRECISION) * (size * large)
             if DEEPER:
                 dx = _product(da, tl.trans(w1), PRECISION) * (size * large)
                 if NORM:

@@ -1,5 +1,5 @@
 # pyright: reportArgumentType=false, reportCallIssue=false, reportOperatorIssue=false
-"""The two ends of a decoder: letters and places looked up, and what is said, with its loss, straight back.
+"""The two ends of a decoder: letters and places looked up, and the logits, with their loss, straight back.
 
 A member's row of parameters begins with its letters and then its places, so both are one table: a row of a tile reads
 two of its rows, and their gradient is one product with a matrix of zeros and ones.
@@ -93,9 +93,9 @@ def say(
     row, share_step, at_scaling, at_moving, at_logits, count, vocab, embed,
     ROWS: tl.constexpr, EMBED: tl.constexpr, VOCAB: tl.constexpr, EPS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The cross-entropy of what is to be said, its mean over the judged places, and its gradients.
+    """The cross-entropy of the target letters, its mean over the judged places, and its gradients.
 
-    With p = softmax(W norm(x)): the slope of the logits is (p - 1[target]) / (judged places), 0 where nobody judges.
+    With p = softmax(W norm(x)): the slope of the logits is (p - 1[target]) / (judged places), 0 where none is judged.
     """
     model, part, parts = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.num_programs(1)
     theta += model * row
@@ -112,20 +112,20 @@ def say(
     letter = tl.arange(0, VOCAB)
     for block in range(part, tl.cdiv(count, ROWS), parts):
         at, within = _row_places(block, count, embed, ROWS, ROWS, EMBED)
-        unit, rate, seen = _normed(tl.load(x + at, mask=within, other=0.0), weight, bias, embed, EPS, EMBED)
-        seen = _factor(seen, PRECISION)
-        logits = tl.where((letter < vocab)[None, :], _product(seen, w, PRECISION), -1e30)
+        unit, rate, normed = _normed(tl.load(x + at, mask=within, other=0.0), weight, bias, embed, EPS, EMBED)
+        normed = _factor(normed, PRECISION)
+        logits = tl.where((letter < vocab)[None, :], _product(normed, w, PRECISION), -1e30)
         r = block * ROWS + tl.arange(0, ROWS)
         right = letter[None, :] == tl.load(targets + r, mask=r < count, other=0).to(tl.int32)[:, None]
-        asked = tl.load(judged + r, mask=r < count, other=0).to(tl.float32)
+        mask = tl.load(judged + r, mask=r < count, other=0).to(tl.float32)
         top = tl.max(logits, 1)
         p = tl.exp(logits - top[:, None])
         total = tl.sum(p, 1)
-        said = tl.sum(tl.where(right, logits, 0.0), 1) - top - tl.log(total)
-        lost -= tl.sum(said * asked, 0) * each
-        g = (p * (1.0 / total)[:, None] - right.to(tl.float32)) * asked[:, None]
+        log_p = tl.sum(tl.where(right, logits, 0.0), 1) - top - tl.log(total)
+        lost -= tl.sum(log_p * mask, 0) * each
+        g = (p * (1.0 / total)[:, None] - right.to(tl.float32)) * mask[:, None]
         g = _factor(g, PRECISION)
-        d_w += _product(tl.trans(seen), g, PRECISION)
+        d_w += _product(tl.trans(normed), g, PRECISION)
         dx = _product(g, tl.trans(w), PRECISION) * each
         d_weight += tl.sum(dx * unit, 0)
         d_bias += tl.sum(dx, 0)

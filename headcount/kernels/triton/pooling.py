@@ -143,9 +143,9 @@ def pool_forward(
         top = tl.max(score, 1)
         mixed, total = _mixed(tl.exp2(score - top[:, None]), a, PRECISION)
         if not SINGLE:
-            here = _place(rows, block, row_sample, batch, longest, SAMPLES)
+            base = _place(rows, block, row_sample, batch, longest, SAMPLES)
             for start in range(TOKENS, length, TOKENS):
-                x = _tokens(data, here + tl.minimum(start + t, longest - 1), LANES, FEATURES, PRECISION)
+                x = _tokens(data, base + tl.minimum(start + t, longest - 1), LANES, FEATURES, PRECISION)
                 a = _hidden(x, first, SLOTS, PRECISION)
                 score = _fine_dot(u, tl.trans(a), PRECISION)
                 score = tl.where(own & (start + t < length)[None, :], score, float("-inf"))
@@ -153,12 +153,12 @@ def pool_forward(
                 shrink = tl.exp2(top - higher)
                 more, weights = _mixed(tl.exp2(score - higher[:, None]), a, PRECISION)
                 mixed, total, top = mixed * shrink[:, None] + more, total * shrink + weights, higher
-        asked = (head < heads) & (block * SAMPLES + column_sample < batch)
+        mask = (head < heads) & (block * SAMPLES + column_sample < batch)
         place = (block * SAMPLES + column_sample) * heads + head
-        share = 1.0 / total
-        tl.store(pooled + place[:, None] * width + n[None, :], mixed * share[:, None], mask=asked[:, None] & wide)
-        tl.store(level + place, top, mask=asked)  # not top + log2(total): a logarithm is thirty instructions
-        tl.store(inverse + place, share, mask=asked)
+        normaliser = 1.0 / total
+        tl.store(pooled + place[:, None] * width + n[None, :], mixed * normaliser[:, None], mask=mask[:, None] & wide)
+        tl.store(level + place, top, mask=mask)  # not top + log2(total): a logarithm is thirty instructions
+        tl.store(inverse + place, normaliser, mask=mask)
         x, line = coming, after
 
 
@@ -168,11 +168,11 @@ def _slopes(
 ):
     """Slopes, the softmaxes' tops and <slope, pooled> of a tile; no weight and no slope past the batch."""
     n = tl.arange(0, WIDTH)
-    asked = (head < heads) & (block * SAMPLES + column_sample < batch)
+    mask = (head < heads) & (block * SAMPLES + column_sample < batch)
     place = (block * SAMPLES + column_sample) * heads + head
     g = slope + place[:, None] * width + n[None, :]
-    g = tl.load(g, mask=asked[:, None] & (n < width)[None, :], other=0.0)
-    return g, tl.load(level + place, mask=asked, other=float("inf")), tl.load(delta + place, mask=asked, other=0.0)
+    g = tl.load(g, mask=mask[:, None] & (n < width)[None, :], other=0.0)
+    return g, tl.load(level + place, mask=mask, other=float("inf")), tl.load(delta + place, mask=mask, other=0.0)
 
 
 @triton.jit
@@ -235,27 +235,27 @@ def pool_backward(
             slope, level, delta, block + parts, column_sample, head, batch, heads, width, SAMPLES, WIDTH
         )
         size = tl.load(sizes + block * SAMPLES // size_rows)
-        seen = own & (t < length)[None, :]
-        more_first, more_u = _tile_backward(x, first, u, scaled, g, top, mean, seen, SLOTS, PRECISION)
+        mask = own & (t < length)[None, :]
+        more_first, more_u = _tile_backward(x, first, u, scaled, g, top, mean, mask, SLOTS, PRECISION)
         if not SINGLE:
-            here = _place(rows, block, row_sample, batch, longest, SAMPLES)
+            base = _place(rows, block, row_sample, batch, longest, SAMPLES)
             for start in range(TOKENS, length, TOKENS):
-                x = _tokens(data, here + tl.minimum(start + t, longest - 1), LANES, FEATURES, PRECISION)
-                seen = own & (start + t < length)[None, :]
-                one, two = _tile_backward(x, first, u, scaled, g, top, mean, seen, SLOTS, PRECISION)
+                x = _tokens(data, base + tl.minimum(start + t, longest - 1), LANES, FEATURES, PRECISION)
+                mask = own & (start + t < length)[None, :]
+                one, two = _tile_backward(x, first, u, scaled, g, top, mean, mask, SLOTS, PRECISION)
                 more_first += one
                 more_u += two
         d_first += more_first * size
         d_u += more_u * size
         x, line, g, top, mean = coming, after, next_g, next_top, next_mean
-    here = model * parts + part
+    base = model * parts + part
     f = tl.arange(0, SLOTS)
     by_feature = tl.sum(tl.reshape(d_first, (LANES // SLOTS, SLOTS, WIDTH)), 0)
-    out = d_weight + (here * width + n)[None, :] * FEATURES + f[:, None]
+    out = d_weight + (base * width + n)[None, :] * FEATURES + f[:, None]
     tl.store(out, by_feature, mask=wide & (f < FEATURES)[:, None])
     b = tl.sum(tl.where((f == FEATURES)[:, None], by_feature, 0.0), 0)
-    tl.store(d_bias + here * width + n, b, mask=n < width)
+    tl.store(d_bias + base * width + n, b, mask=n < width)
     by_head = tl.sum(tl.reshape(d_u, (SAMPLES, HEADS, WIDTH)), 0)
     j = tl.arange(0, HEADS)
-    out = d_directions + (here * heads + j)[:, None] * width + n[None, :]
+    out = d_directions + (base * heads + j)[:, None] * width + n[None, :]
     tl.store(out, by_head, mask=(j < heads)[:, None] & wide)

@@ -26,14 +26,14 @@ def size_slopes(
     at = sample[:, None] * by_sample + n[None, :] * by_unit
     large = tl.zeros((SAMPLES, WIDTH), tl.float32)
     for head in range(heads):
-        share = tl.load(inverse + sample * heads + head, mask=sample < batch, other=0.0)
-        g = tl.load(slope + at + head * by_head, mask=within, other=0.0) * share[:, None]
+        normaliser = tl.load(inverse + sample * heads + head, mask=sample < batch, other=0.0)
+        g = tl.load(slope + at + head * by_head, mask=within, other=0.0) * normaliser[:, None]
         large = tl.maximum(large, tl.abs(g))
     size = tl.maximum(tl.max(tl.max(large, 1), 0), 1e-30)
     tl.store(sizes + model * parts + part, size)
     for head in range(heads):
-        share = tl.load(inverse + sample * heads + head, mask=sample < batch, other=0.0) * (1.0 / size)
-        g = tl.load(slope + at + head * by_head, mask=within, other=0.0) * share[:, None]
+        normaliser = tl.load(inverse + sample * heads + head, mask=sample < batch, other=0.0) * (1.0 / size)
+        g = tl.load(slope + at + head * by_head, mask=within, other=0.0) * normaliser[:, None]
         g = g.to(scaled.dtype.element_ty)
         place = (sample * heads + head)[:, None] * width + n[None, :]
         tl.store(scaled + place, g, mask=within)

@@ -1,5 +1,5 @@
 # pyright: reportArgumentType=false, reportCallIssue=false, reportOperatorIssue=false
-"""Sums over the middle of three axes: shares of gradients, and slopes of what all samples have in common."""
+"""Sums over the middle of three axes: partial gradients, and slopes of what all samples have in common."""
 
 from __future__ import annotations
 

@@ -44,24 +44,24 @@ def tail(
     y = tl.sum(z * below * w[None, :], 1) + tl.load(out_bias + model * row)
     gap = tl.where(inside, y - tl.load(target + model * batch + sample, mask=inside, other=0.0), 0.0)
     dy = gap * (2.0 / batch)
-    here = model * parts + part
-    tl.store(loss + here, tl.sum(gap * gap, 0) / batch)
-    tl.store(d_out_bias + here, tl.sum(dy, 0))
-    tl.store(d_out_weight + here * width + n, tl.sum(z * below * dy[:, None], 0), mask=wide)
+    program = model * parts + part
+    tl.store(loss + program, tl.sum(gap * gap, 0) / batch)
+    tl.store(d_out_bias + program, tl.sum(dy, 0))
+    tl.store(d_out_weight + program * width + n, tl.sum(z * below * dy[:, None], 0), mask=wide)
     dz = dy[:, None] * w[None, :] * (below + z * tl.exp(-0.5 * z * z) * SQRT_2PI_INVERSE)
-    tl.store(d_shift + here * width + n, tl.sum(dz, 0), mask=wide)
+    tl.store(d_shift + program * width + n, tl.sum(dz, 0), mask=wide)
     size = tl.maximum(tl.max(tl.abs(dz)), 1e-30)
     dz *= 1.0 / size
     h = tl.arange(0, HEADS)
     at = (model * batch + sample)[:, None] * heads + h[None, :]
-    share = tl.load(inverse + at, mask=inside[:, None] & (h < heads)[None, :], other=0.0)
-    g = tl.reshape(_dot(dz, m, PRECISION), (SAMPLES, HEADS, WIDTH)) * share[:, :, None]
+    normaliser = tl.load(inverse + at, mask=inside[:, None] & (h < heads)[None, :], other=0.0)
+    g = tl.reshape(_dot(dz, m, PRECISION), (SAMPLES, HEADS, WIDTH)) * normaliser[:, :, None]
     g = tl.reshape(g, (SAMPLES, HEADS * WIDTH))
     scale = tl.maximum(tl.max(tl.abs(g)), 1e-30)
-    tl.store(sizes + here, size * scale)
+    tl.store(sizes + program, size * scale)
     g = (g * (1.0 / scale)).to(slope.dtype.element_ty)  # delta must be that of the rounded slope
     tl.store(slope + place, g, mask=inside[:, None] & real[None, :])
     by_head = tl.sum(tl.reshape(g.to(tl.float32) * x.to(tl.float32), (SAMPLES, HEADS, WIDTH)), 2)
     tl.store(delta + at, by_head, mask=inside[:, None] & (h < heads)[None, :])
     dm = _dot(tl.trans(dz), x, PRECISION) * size
-    tl.store(d_mix + here * heads * width * width + inner, dm, mask=wide[:, None] & real[None, :])
+    tl.store(d_mix + program * heads * width * width + inner, dm, mask=wide[:, None] & real[None, :])

@@ -1,5 +1,5 @@
 # pyright: reportArgumentType=false, reportCallIssue=false, reportOperatorIssue=false
-"""Tokens asking tokens: one program takes one sample and one head, and its scores never leave the chip.
+"""Tokens attending to tokens: one program takes one sample and one head, and its scores never leave the chip.
 
 All tokens of a sample fit one tile, so neither pass needs an online softmax, and the backward pass, which computes the
 weights again, adds nothing up across programs.

@@ -29,15 +29,15 @@ Readout = Callable[[nn.Module, TextBatch], Tensor]
 def pooled(model: nn.Module, batch: TextBatch) -> Float[Tensor, "batch embed"]:
     """The sentence embedding: the mean of the real tokens' last states, scaled to length one."""
     states = base_of(model)(**batch.inputs).last_hidden_state
-    here = batch.present[:, :, None].to(states.dtype)
-    return nn.functional.normalize((states * here).sum(1) / here.sum(1), dim=-1)
+    mask = batch.present[:, :, None].to(states.dtype)
+    return nn.functional.normalize((states * mask).sum(1) / mask.sum(1), dim=-1)
 
 
 def states(model: nn.Module, batch: TextBatch) -> Float[Tensor, "batch length embed"]:
     """Every real token's last state, over the root of their number."""
-    found = base_of(model)(**batch.inputs).last_hidden_state
-    here = batch.present[:, :, None].to(found.dtype)
-    return found * here / here.sum(1, keepdim=True).sqrt()
+    hidden = base_of(model)(**batch.inputs).last_hidden_state
+    mask = batch.present[:, :, None].to(hidden.dtype)
+    return hidden * mask / mask.sum(1, keepdim=True).sqrt()
 
 
 def answers(model: nn.Module, batch: TextBatch) -> Float[Tensor, "batch one"]:

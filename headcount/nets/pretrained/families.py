@@ -271,7 +271,7 @@ def at_stock_places(w: Weights, head_dim: int) -> Weights:
     """A rotary layer with every frequency back in its stock row, rows and columns that were taken out zero."""
     old, half = w.layout, head_dim // 2
     new = HeadLayout.full(len(old.groups), head_dim, len(old.ranks), rotary=True)
-    rows = [[*kept, *(half + f for f in kept)] for kept in old.pairs]
+    rows = [[*frequencies, *(half + f for f in frequencies)] for frequencies in old.pairs]
     query = [i * head_dim + r for i in old.alive for r in rows[old.groups[i]]]
     key = [g * head_dim + r for g in old.used_groups for r in rows[g]]
     value = [j * head_dim + r for j, width in enumerate(old.widths) for r in range(width)]

@@ -79,21 +79,21 @@ def _without_kernels(config: Any, name: str) -> Any:
 
     Which one computes attention is for whoever runs the model to say, and none of ours names any.
     """
-    held = vars(config)
-    named = [key for key in held if KERNEL.search(key) and _names_code(held[key])]
+    settings = vars(config)
+    named = [key for key in settings if KERNEL.search(key) and _names_code(settings[key])]
     for key in named:
-        warnings.warn(f"{name}: the configuration names {key} {str(held[key])[:60]!r}; dropped", stacklevel=3)
-        held[key] = None
-    for inner in [value for value in held.values() if hasattr(value, "to_dict") and value is not config]:
+        warnings.warn(f"{name}: the configuration names {key} {str(settings[key])[:60]!r}; dropped", stacklevel=3)
+        settings[key] = None
+    for inner in [value for value in settings.values() if hasattr(value, "to_dict") and value is not config]:
         _without_kernels(inner, name)
     return config
 
 
 def _names_code(value: Any) -> bool:
     """Whether a choice of implementation is anything but one that ships with the library, or with `compress`."""
-    given = list(value.values()) if isinstance(value, dict) else [value]
-    ours = [one for one in given if isinstance(one, str) and one.startswith(OWN)]
-    return any(isinstance(one, str | dict | list) and one not in (*SHIPPED, *ours) for one in given)
+    choices = list(value.values()) if isinstance(value, dict) else [value]
+    ours = [one for one in choices if isinstance(one, str) and one.startswith(OWN)]
+    return any(isinstance(one, str | dict | list) and one not in (*SHIPPED, *ours) for one in choices)
 
 
 def build(config: Any) -> nn.Module:
@@ -131,14 +131,14 @@ def filled_model(
     _refuse_endless_layers(Path(where), config)
     try:
         with quietly():
-            model, told = kind.from_pretrained(
+            model, info = kind.from_pretrained(
                 where, config=config, trust_remote_code=False, output_loading_info=True, **settings
             )
     except Exception as cause:  # whatever a library makes of a stranger's file
-        said = _first_mismatch(Path(where), kind, config) or _said_of_weights(cause)
-        raise RefusalError(f"no weights can be read from {name!r}: {said}") from None
-    read = [key for key in told.get("missing_keys") or () if not key.startswith(unused)]
-    _refuse_random({**told, "missing_keys": read}, config, name)
+        reason = _first_mismatch(Path(where), kind, config) or _said_of_weights(cause)
+        raise RefusalError(f"no weights can be read from {name!r}: {reason}") from None
+    read = [key for key in info.get("missing_keys") or () if not key.startswith(unused)]
+    _refuse_random({**info, "missing_keys": read}, config, name)
     refuse_not_finite(model.state_dict(), name)
     return model.eval()
 
@@ -198,14 +198,14 @@ def refuse_not_finite(tensors: Mapping[str, Tensor], where: object) -> None:
             raise RefusalError(f"{where}: {name!r} holds NaN or infinity")
 
 
-def _refuse_random(told: Mapping[str, Any], config: Any, name: object) -> None:
+def _refuse_random(info: Mapping[str, Any], config: Any, name: object) -> None:
     """Refuse weights that the library filled in or left out, which it says where nobody looks."""
-    if missing := sorted(told.get("missing_keys") or ()):
+    if missing := sorted(info.get("missing_keys") or ()):
         raise RefusalError(f"the weights in {name} lack {missing[0]!r} ({len(missing)} tensors in all)")
-    if mismatched := sorted(str(key) for key in told.get("mismatched_keys") or ()):
+    if mismatched := sorted(str(key) for key in info.get("mismatched_keys") or ()):
         raise RefusalError(f"the weights in {name} do not fit its config.json: {mismatched[0]}")
     layers = getattr(config, "num_hidden_layers", None)
-    for key in sorted(told.get("unexpected_keys") or ()):
+    for key in sorted(info.get("unexpected_keys") or ()):
         number = re.search(r"(?:^|\.)(?:layers?|h|blocks?)\.(\d+)\.", key)
         if layers is not None and number and int(number[1]) >= layers:
             raise RefusalError(f"the weights in {name} hold {key!r}, and its config.json says {layers} layers")

@@ -69,9 +69,9 @@ def _write_out(file: Path, part: Path) -> None:
             AutoTokenizer.from_pretrained(str(file.parent), **where).save_pretrained(part)
             read: Any = AutoModelForCausalLM.from_pretrained(str(file.parent), dtype=torch.float32, **where)
     except ImportError as cause:
-        said = str(cause).strip().splitlines()[0]
+        message = str(cause).strip().splitlines()[0]
         raise RefusalError(
-            f"{file.name} needs gguf and accelerate to be read: pip install 'headcount[hf,lm]' ({said})"
+            f"{file.name} needs gguf and accelerate to be read: pip install 'headcount[hf,lm]' ({message})"
         ) from None
     config = type(read.config)(**{k: v for k, v in read.config.to_dict().items() if k != "quantization_config"})
     model = type(read)(config)  # the same weights without the memory of having been quantised

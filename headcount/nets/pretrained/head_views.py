@@ -72,13 +72,13 @@ def _numbers(t: torch.Tensor) -> np.ndarray:
 def _watched(model: Any, part: Any, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """What enters the attention of one layer, and the weights it hands out when it is computed step by step."""
     before = model.config._attn_implementation
-    seen: list[torch.Tensor] = []
+    recorded: list[torch.Tensor] = []
 
     def entered(_: Any, args: Any, kwargs: Any) -> None:
-        seen.append(args[0] if args else kwargs["hidden_states"])
+        recorded.append(args[0] if args else kwargs["hidden_states"])
 
     def left(_: Any, args: Any, out: Any) -> None:
-        seen.append(out[1])
+        recorded.append(out[1])
 
     model.set_attn_implementation("eager")
     hooks = part.register_forward_pre_hook(entered, with_kwargs=True), part.register_forward_hook(left)
@@ -89,4 +89,4 @@ def _watched(model: Any, part: Any, ids: torch.Tensor) -> tuple[torch.Tensor, to
         model.set_attn_implementation(before)
         for hook in hooks:
             hook.remove()
-    return seen[0], seen[1]
+    return recorded[0], recorded[1]

@@ -34,16 +34,16 @@ class HeadLayout:
     pairs: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
-        if self.rotary and self.ranks != tuple(2 * len(kept) for kept in self.pairs):
+        if self.rotary and self.ranks != tuple(2 * len(frequencies) for frequencies in self.pairs):
             raise ValueError(f"a rotary layer of ranks {self.ranks} must name half as many frequencies: {self.pairs}")
 
     @classmethod
     def full(cls, heads: int, head_dim: int, key_heads: int | None = None, *, rotary: bool = False) -> HeadLayout:
         """Every rank at its full head dimension; `key_heads` < heads when keys and values are shared."""
         count = key_heads or heads
-        share = tuple(i * count // heads for i in range(heads))
+        groups = tuple(i * count // heads for i in range(heads))
         pairs = (tuple(range(head_dim // 2)),) * count if rotary else ()
-        return cls((head_dim,) * count, share, (head_dim,) * count, share, rotary, pairs)
+        return cls((head_dim,) * count, groups, (head_dim,) * count, groups, rotary, pairs)
 
     @property
     def each_group(self) -> tuple[tuple[int, ...], ...]:
@@ -105,7 +105,7 @@ class HeadLayout:
             "widths": list(self.widths),
             "sharing": list(self.sharing),
             "rotary": self.rotary,
-            "pairs": [list(kept) for kept in self.pairs],
+            "pairs": [list(frequencies) for frequencies in self.pairs],
         }
 
     @classmethod

@@ -40,11 +40,11 @@ def folder_of(name: str) -> str:
         if not (path / "config.json").is_file():
             raise FileNotFoundError(f"{path} holds no config.json, so no model can be read from it")
         return str(path)
-    found = (
+    folder = (
         _written_out(path) if path.suffix == ".gguf" and path.is_file() else _built_in(name) or packaged_folder(name)
     )
-    if found is not None:
-        return str(found)
+    if folder is not None:
+        return str(folder)
     if name in CARRIED:
         raise RefusalError(f"the package {name} is not installed: {CARRIED[name]}")
     if not is_hub_name(name):
@@ -65,8 +65,8 @@ def packaged_folder(name: str) -> Path | None:
     module = name.replace("-", "_")
     if not module.isidentifier():
         return None
-    found = importlib.util.find_spec(module)
-    for place in (found.submodule_search_locations or []) if found else []:
+    spec = importlib.util.find_spec(module)
+    for place in (spec.submodule_search_locations or []) if spec else []:
         if (Path(place) / "model" / "config.json").is_file():
             return Path(place) / "model"
         for file in sorted(Path(place).glob("*.gguf")):
@@ -102,8 +102,8 @@ def hub_copy(name: str) -> Path | None:
     """The folder of a model that was fetched before, where its configuration is kept."""
     home = Path(os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME", "~/.cache"), "huggingface"))
     cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub").expanduser()
-    kept = sorted(cache.glob(f"models--{name.replace('/', '--')}/snapshots/*/config.json"), key=os.path.getmtime)
-    return kept[-1].parent if kept else None
+    configs = sorted(cache.glob(f"models--{name.replace('/', '--')}/snapshots/*/config.json"), key=os.path.getmtime)
+    return configs[-1].parent if configs else None
 
 
 def reachable(patience: float = PATIENCE) -> bool:

@@ -83,9 +83,9 @@ class RotaryHeads(nn.Module):
     def turns_of(self, name: str, heads: Sequence[Sequence[int]]) -> None:
         """Where each row's cosine lies, which row it is turned with, and in which direction."""
         frequency, partner, sign = [], [], []
-        for kept in heads:
-            first, count = len(frequency), len(kept)
-            frequency += [*kept, *kept]
+        for frequencies in heads:
+            first, count = len(frequency), len(frequencies)
+            frequency += [*frequencies, *frequencies]
             partner += [first + count + i for i in range(count)] + [first + i for i in range(count)]
             sign += [-1.0] * count + [1.0] * count
         self.register_buffer(f"{name}_frequency", torch.tensor(frequency, dtype=torch.long), persistent=False)

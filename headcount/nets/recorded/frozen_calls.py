@@ -81,10 +81,10 @@ def ratio(phi: Callable[[Tensor], Tensor], z: Tensor) -> tuple[Tensor, Tensor]:
     """
     z = z.detach()
     with torch.enable_grad():
-        nought = torch.zeros_like(z).requires_grad_()
-        at_nought = phi(nought)
-        slope = torch.autograd.grad(at_nought.sum(), nought)[0]
-    start = at_nought.detach()
+        zero = torch.zeros_like(z).requires_grad_()
+        at_zero = phi(zero)
+        slope = torch.autograd.grad(at_zero.sum(), zero)[0]
+    start = at_zero.detach()
     return torch.where(z == 0, slope, (phi(z) - start) / torch.where(z == 0, 1, z)), start
 
 
@@ -92,10 +92,10 @@ def _activation(p: FrozenPass, call: TorchCall) -> Any:
     z, rest = call.args[0], call.args[1:]
     kwargs = {**call.kwargs, "inplace": False} if "inplace" in call.kwargs else call.kwargs
     phi = _out_of_place(call.func)
-    whole: list[Tensor] = []
+    factors: list[Tensor] = []
     kind = "power" if call.func.__name__.strip("_") == "pow" else "activation ratio"
-    factor = p.take(lambda: whole.extend(ratio(lambda t: phi(t, *rest, **kwargs), z)) or whole[0], kind)
-    start = p.take(lambda: whole[1] if whole[1].any() else None)
+    factor = p.take(lambda: factors.extend(ratio(lambda t: phi(t, *rest, **kwargs), z)) or factors[0], kind)
+    start = p.take(lambda: factors[1] if factors[1].any() else None)
     out = z * factor if start is None else z * factor + start
     p.site("feed-forward", out)
     return mark(_in_place(call.func, z, out), "gate")
@@ -122,9 +122,9 @@ def _power(p: FrozenPass, call: TorchCall) -> Any:
 def _whole(kind: str) -> Do:
     def freeze(p: FrozenPass, call: TorchCall) -> Any:
         x = call.args[0]
-        kept = p.take(call._replace(func=_out_of_place(call.func)).made, kind)
-        alike = kept.dim() == x.dim() > 0 and len(kept) == 1
-        return kept.expand(len(x), *kept.shape[1:]) if alike and len(x) > 1 else kept
+        frozen = p.take(call._replace(func=_out_of_place(call.func)).made, kind)
+        alike = frozen.dim() == x.dim() > 0 and len(frozen) == 1
+        return frozen.expand(len(x), *frozen.shape[1:]) if alike and len(x) > 1 else frozen
 
     return freeze
 
@@ -190,9 +190,9 @@ def _scaled(p: FrozenPass, x: Tensor, dims: tuple[int, ...], eps: float, weight:
 
 
 def _normalize(p: FrozenPass, call: TorchCall) -> Any:
-    given = call.given("p", "dim", "eps", p=2.0, dim=1, eps=1e-12)
-    x, dim = call.args[0], given["dim"]
-    return x / p.take(lambda: x.norm(given["p"], dim, keepdim=True).clamp_min(given["eps"]), "norm scale")
+    options = call.given("p", "dim", "eps", p=2.0, dim=1, eps=1e-12)
+    x, dim = call.args[0], options["dim"]
+    return x / p.take(lambda: x.norm(options["p"], dim, keepdim=True).clamp_min(options["eps"]), "norm scale")
 
 
 def _glu(p: FrozenPass, x: Tensor, dim: int = -1) -> Tensor:
@@ -222,17 +222,17 @@ def _attention(
 
     def weights() -> Tensor:
         scores = q @ each_head(k).mT * (scale if scale is not None else 1 / math.sqrt(q.shape[-1]))
-        seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device)
+        visible = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device)
         if is_causal:
-            scores = scores.masked_fill(~seen.tril(), -torch.inf)
+            scores = scores.masked_fill(~visible.tril(), -torch.inf)
         if attn_mask is not None:
             whether = attn_mask.dtype == torch.bool
             scores = scores.masked_fill(~attn_mask, -torch.inf) if whether else scores + attn_mask
         return torch.softmax(scores, dim=-1).nan_to_num(0.0)
 
-    kept, v = p.take(weights, "softmax"), each_head(v)
+    softmax_weights, v = p.take(weights, "softmax"), each_head(v)
     p.site("attention", v)
-    return _mixed(kept, v)
+    return _mixed(softmax_weights, v)
 
 
 def _mixed(weights: Tensor, v: Tensor) -> Tensor:
@@ -318,11 +318,11 @@ def _extreme_along(p: FrozenPass, call: TorchCall) -> Any:
     """The largest along an axis: its place is frozen, the value is read there."""
     if len(call.args) > 1 and isinstance(call.args[1], Tensor):
         return _extreme(p, call)
-    x, given = call.args[0], call.given("dim", "keepdim", keepdim=False)
-    where = p.take(lambda: call.func(x, given["dim"], keepdim=True).indices, "choices")
-    pair = _read_at(x, given["dim"], where), where
+    x, options = call.args[0], call.given("dim", "keepdim", keepdim=False)
+    where = p.take(lambda: call.func(x, options["dim"], keepdim=True).indices, "choices")
+    pair = _read_at(x, options["dim"], where), where
     kind = torch.return_types.max if call.func.__name__ == "max" else torch.return_types.min
-    values, places = pair if given["keepdim"] else (pair[0].squeeze(given["dim"]), pair[1].squeeze(given["dim"]))
+    values, places = pair if options["keepdim"] else (pair[0].squeeze(options["dim"]), pair[1].squeeze(options["dim"]))
     return kind((values, places))
 
 

@@ -15,10 +15,12 @@ from headcount.nets.recorded.trials import is_affine
 
 def refuse_nonlinear(out: Tensor, tape: Tape) -> None:
     """Refuse a recorded pass in which something that still depends on the tokens is not linear in them, by name."""
-    whole = [kind for kind in tape.frozen if kind.endswith("frozen whole")]
-    if whole:
-        name = whole[0].split(",")[0]
-        raise NotAffine(f"{name} cuts {tape.frozen[whole[0]]} branch(es) off the tokens: they would be frozen whole")
+    frozen_branches = [kind for kind in tape.frozen if kind.endswith("frozen whole")]
+    if frozen_branches:
+        name = frozen_branches[0].split(",")[0]
+        raise NotAffine(
+            f"{name} cuts {tape.frozen[frozen_branches[0]]} branch(es) off the tokens: they would be frozen whole"
+        )
     if tape.added:
         name = next(iter(tape.added))
         raise NotAffine(f"a {name} is added to what depends on the tokens, not multiplied: it would be frozen whole")
@@ -36,13 +38,13 @@ def refuse_nonlinear(out: Tensor, tape: Tape) -> None:
 
 def reached(out: Tensor) -> dict[Any, None]:
     """Every operation between the output and the tokens, from the output on."""
-    seen, stack = dict[Any, None](), [out.grad_fn]
+    visited, stack = dict[Any, None](), [out.grad_fn]
     while stack:
         node = stack.pop()
-        if node is not None and node not in seen:
-            seen[node] = None
+        if node is not None and node not in visited:
+            visited[node] = None
             stack.extend(part for part, _ in node.next_functions)
-    return seen
+    return visited
 
 
 def nonlinear(nodes: Iterable[Any], calls: Mapping[Any, TorchCall]) -> list[str]:
@@ -50,7 +52,7 @@ def nonlinear(nodes: Iterable[Any], calls: Mapping[Any, TorchCall]) -> list[str]
 
     A call that is not known is made again on other numbers, and is linear if its answers are.
     """
-    tried, found = dict[int, bool](), list[str]()
+    tried, kinds = dict[int, bool](), list[str]()
     for node in nodes:
         if is_linear(node):
             continue
@@ -58,5 +60,5 @@ def nonlinear(nodes: Iterable[Any], calls: Mapping[Any, TorchCall]) -> list[str]
         if call is not None and id(call) not in tried:
             tried[id(call)] = is_affine(call.func, call.args, call.kwargs)
         if call is None or not tried[id(call)]:
-            found.append(spoken_kind(kind_of(node)))
-    return list(dict.fromkeys(reversed(found)))
+            kinds.append(spoken_kind(kind_of(node)))
+    return list(dict.fromkeys(reversed(kinds)))

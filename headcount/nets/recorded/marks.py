@@ -80,7 +80,7 @@ def frozen_by(value: Any) -> str:
 
 def pass_on(inputs: Sequence[Tensor], outputs: Sequence[Tensor], name: str) -> None:
     """A view, a copy or an affine change of a marked tensor is still what it was; a mixture with another is not."""
-    marks = {mark_of(t) for t in inputs if t.is_floating_point() and (t.requires_grad or mark_of(t))}
-    if len(marks) == 1 and "" not in marks and (name not in MIXING or marks == {"softmax"}):
+    labels = {mark_of(t) for t in inputs if t.is_floating_point() and (t.requires_grad or mark_of(t))}
+    if len(labels) == 1 and "" not in labels and (name not in MIXING or labels == {"softmax"}):
         for out in outputs:
-            mark(out, next(iter(marks)))
+            mark(out, next(iter(labels)))

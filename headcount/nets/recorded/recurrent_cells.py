@@ -45,16 +45,16 @@ def written_out(cell: Cell) -> Callable[..., tuple[Tensor, ...]]:
         biased, layers, dropout, training, bidirectional, batch_first = sizes
         if training and dropout:
             raise ValueError("a recurrent layer that drops units at random is another map each time; call eval()")
-        each, ways, ends = 4 if biased else 2, 2 if bidirectional else 1, list[State]()
+        each, directions, ends = 4 if biased else 2, 2 if bidirectional else 1, list[State]()
         start = hx if isinstance(hx, list | tuple) else (hx,)
         steps = x.transpose(0, 1) if batch_first else x
         for layer in range(layers):
             passes = []
-            for way in range(ways):
-                at = layer * ways + way
+            for direction in range(directions):
+                at = layer * directions + direction
                 state, own = tuple(s[at] for s in start), weights[at * each : (at + 1) * each]
-                outputs, state = _along(cell, steps.flip(0) if way else steps, state, own)
-                passes.append(outputs.flip(0) if way else outputs)
+                outputs, state = _along(cell, steps.flip(0) if direction else steps, state, own)
+                passes.append(outputs.flip(0) if direction else outputs)
                 ends.append(state)
             steps = torch.cat(passes, -1)
         last = (torch.stack(parts) for parts in zip(*ends, strict=True))

@@ -104,9 +104,9 @@ class Frozen(TorchFunctionMode):
                 return WRITTEN_OUT[call.name](*call.args, **call.kwargs)
         if call.name == "__get__":  # an attribute: a shape is no call, a transpose is
             call = call._replace(name=getattr(getattr(call.func, "__self__", None), "__name__", call.name))
-            found = call.made()
-            if not isinstance(found, Tensor):
-                return found
+            attribute = call.made()
+            if not isinstance(attribute, Tensor):
+                return attribute
         if call.name in SAME and is_live(call.args[0]):
             return call.args[0].view_as(call.args[0])
         if getattr(call.func, "__name__", "") in PYTHON:
@@ -229,11 +229,11 @@ class Recording(Frozen):
     def _unknown(self, outputs: Sequence[Tensor], call: TorchCall) -> None:
         """Keep a call in which there is a node that is not known to be linear."""
         stack = [t.grad_fn for t in outputs if t.requires_grad]
-        seen = set(self.before)
+        visited = set(self.before)
         while stack:
             node = stack.pop()
-            if node is not None and node not in seen:
-                seen.add(node)
+            if node is not None and node not in visited:
+                visited.add(node)
                 stack.extend(part for part, _ in node.next_functions)
                 if not is_linear(node):
                     self.tape.unknown[node] = call
@@ -297,7 +297,7 @@ def _rebuilt(out: Any, parts: list[Any]) -> Any:
 @contextmanager
 def own_backwards_opened() -> Iterator[None]:
     """Functions that bring their own backward pass run as the forward they state, so that what is in them is seen."""
-    kept = vars(torch.autograd.Function)["apply"]
+    original = vars(torch.autograd.Function)["apply"]
 
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
         new_style = cls.setup_context is not torch.autograd.function._SingleLevelFunction.setup_context
@@ -307,14 +307,14 @@ def own_backwards_opened() -> Iterator[None]:
     try:
         yield
     finally:
-        torch.autograd.Function.apply = kept  # pyright: ignore[reportAttributeAccessIssue]
+        torch.autograd.Function.apply = original  # pyright: ignore[reportAttributeAccessIssue]
 
 
 class _Context:
     """Where a forward keeps what its backward would need; nothing is read from it."""
 
-    def save_for_backward(self, *kept: Tensor) -> None:
-        self.saved_tensors = kept
+    def save_for_backward(self, *saved: Tensor) -> None:
+        self.saved_tensors = saved
 
     def mark_non_differentiable(self, *which: Tensor) -> None: ...
     def mark_dirty(self, *which: Tensor) -> None: ...
@@ -324,11 +324,11 @@ class _Context:
 @contextmanager
 def parameters_still(model: nn.Module) -> Iterator[None]:
     """Parameters that ask for no gradient, so that what autograd follows is the tokens; as they were afterwards."""
-    asked = [p for p in model.parameters() if p.requires_grad]
-    for p in asked:
+    trainable = [p for p in model.parameters() if p.requires_grad]
+    for p in trainable:
         p.requires_grad_(False)
     try:
         yield
     finally:
-        for p in asked:
+        for p in trainable:
             p.requires_grad_(True)

@@ -35,13 +35,13 @@ class TapeSize(TorchFunctionMode):
         out = func(*args, **dict(kwargs or {}))
         name = plain_name(func)
         if name != "__get__":
-            kept = _kept(name, args, out) if name in HANDLERS else 0
-            self.bytes += kept
-            self.largest = max(self.largest, kept, *(t.numel() * t.element_size() for t in tensors(out)), 0)
+            stored = _stored_bytes(name, args, out) if name in HANDLERS else 0
+            self.bytes += stored
+            self.largest = max(self.largest, stored, *(t.numel() * t.element_size() for t in tensors(out)), 0)
         return out
 
 
-def _kept(name: str, args: Sequence[Any], out: Any) -> int:
+def _stored_bytes(name: str, args: Sequence[Any], out: Any) -> int:
     first = next(tensors(out), None)
     if first is None or name in NOTHING:
         return 0

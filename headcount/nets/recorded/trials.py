@@ -41,19 +41,19 @@ def _on_a_line(
         return (scale * noise * x.square().mean().sqrt()).to(t)
 
     far = {id(t): other(t) for t in tensors([args, kwargs]) if is_live(t)}
-    here = _called(func, args, kwargs, lambda t: t.detach().clone())
-    there = _called(func, args, kwargs, lambda t: far[id(t)].clone())
+    start = _called(func, args, kwargs, lambda t: t.detach().clone())
+    end = _called(func, args, kwargs, lambda t: far[id(t)].clone())
     between = _called(func, args, kwargs, lambda t: MIX * t.detach() + (1 - MIX) * far[id(t)])
-    if here is None or there is None or between is None:
+    if start is None or end is None or between is None:
         return False
-    return all(_close(c, MIX * a + (1 - MIX) * b, a, b) for a, b, c in zip(here, there, between, strict=True))
+    return all(_close(c, MIX * a + (1 - MIX) * b, a, b) for a, b, c in zip(start, end, between, strict=True))
 
 
-def _close(found: Tensor, wanted: Tensor, *sizes: Tensor) -> bool:
-    if not found.is_floating_point():
-        return bool((found == wanted).all())
+def _close(value: Tensor, expected: Tensor, *sizes: Tensor) -> bool:
+    if not value.is_floating_point():
+        return bool((value == expected).all())
     size = max(1e-300, *(float(t.abs().max()) if t.numel() else 0.0 for t in sizes))
-    return not found.numel() or float((found - wanted).abs().max()) <= ROUNDING * torch.finfo(found.dtype).eps * size
+    return not value.numel() or float((value - expected).abs().max()) <= ROUNDING * torch.finfo(value.dtype).eps * size
 
 
 def adds_frozen(
@@ -104,8 +104,8 @@ def _called(
 
     try:
         with torch.no_grad():
-            given = put(tuple(args))
-            found = list(tensors(func(*given, **put(dict(kwargs)))))
+            arguments = put(tuple(args))
+            outputs = list(tensors(func(*arguments, **put(dict(kwargs)))))
     except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError):
         return None
-    return found or list(tensors(given[:1]))
+    return outputs or list(tensors(arguments[:1]))

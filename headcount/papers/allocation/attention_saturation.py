@@ -119,9 +119,9 @@ def saturation(model: nn.Module, batches: Sequence[TextBatch], say: Say = lambda
     rows = []
     for batch in batches:
         length = batch.present.shape[1]
-        for number, seen in enumerate(_look(model, family, batch)):
-            p = seen.logits.softmax(-1)
-            norm, half = jacobian_norm(p), half_range(seen.logits)
+        for number, layer_rows in enumerate(_look(model, family, batch)):
+            p = layer_rows.logits.softmax(-1)
+            norm, half = jacobian_norm(p), half_range(layer_rows.logits)
             for head in range(p.shape[1]):
                 rows.append(
                     {
@@ -145,16 +145,16 @@ def verdicts(rows: Sequence[HeadSaturation]) -> list[LayerSaturation]:
     `slope` is the exponent of norm ~ length^slope (the theorem: -1). The logits count as bounded when their half range
     grows by less than a tenth from the second shortest to the greatest length; the bound informs below 1/2.
     """
-    found = []
+    layers = []
     for layer in sorted({r["layer"] for r in rows}):
-        mine = [r for r in rows if r["layer"] == layer]
-        lengths = sorted({r["length"] for r in mine})
-        norms = [float(np.median([r["norm"] for r in mine if r["length"] == n])) for n in lengths]
-        halves = [float(np.median([r["half_range"] for r in mine if r["length"] == n])) for n in lengths]
+        of_layer = [r for r in rows if r["layer"] == layer]
+        lengths = sorted({r["length"] for r in of_layer})
+        norms = [float(np.median([r["norm"] for r in of_layer if r["length"] == n])) for n in lengths]
+        halves = [float(np.median([r["half_range"] for r in of_layer if r["length"] == n])) for n in lengths]
         slope = float(np.polyfit(np.log(lengths), np.log(np.maximum(norms, 1e-30)), 1)[0]) if len(lengths) > 1 else None
         growth = halves[-1] / max(halves[min(1, len(halves) - 1)], 1e-30)
         bound = row_bound(halves[-1], lengths[-1])
-        found.append(
+        layers.append(
             {
                 "layer": layer,
                 "length": lengths[-1],
@@ -167,7 +167,7 @@ def verdicts(rows: Sequence[HeadSaturation]) -> list[LayerSaturation]:
                 "informs": not bound.vacuous,
             }
         )
-    return found
+    return layers
 
 
 @torch.no_grad()
@@ -179,16 +179,16 @@ def rank_costs(
     Ranks are cut data-aware on the same text; logits and outputs are relative to their own size, rows absolute.
     Layers whose products cannot be cut give no rows.
     """
-    found = survey(model, "inputs", batches=batches, read=states, parts=("query-key",), say=say)
+    surveyed = survey(model, "inputs", batches=batches, read=states, parts=("query-key",), say=say)
     family = rewrite(model)
     rows = []
     for batch in batches:
-        for number, seen in enumerate(_look(model, family, batch)):
-            for unit in (u for u in found.units if u.layer == number):
-                for share in shares:
-                    rank = int(share * unit.full)
+        for number, layer_rows in enumerate(_look(model, family, batch)):
+            for unit in (u for u in surveyed.units if u.layer == number):
+                for fraction in shares:
+                    rank = int(fraction * unit.full)
                     for place, head in enumerate(unit.heads):
-                        cost = _cost(seen, unit.factors, place, head, rank)
+                        cost = _cost(layer_rows, unit.factors, place, head, rank)
                         rows.append({"layer": number, "head": head, "rank": rank, "of": unit.full, **cost})
     return rows
 
@@ -256,16 +256,16 @@ def saturation_report(
     return SaturationReport(verdicts(rows), rows, rank_costs(model, batches[-1:], say=say))
 
 
-def _cost(seen: _Rows, factors: Factors, place: int, head: int, rank: int) -> HeadCut:
+def _cost(layer_rows: _Rows, factors: Factors, place: int, head: int, rank: int) -> HeadCut:
     dim = len(factors.right)
     left = factors.left[place * dim : (place + 1) * dim, :rank]
-    product = (left @ factors.right[:, :rank].mT).to(seen.asked.dtype)
-    z = seen.logits[:, head]
-    moved = seen.asked[:, head] @ product @ seen.keys[:, head].mT * seen.scale
+    product = (left @ factors.right[:, :rank].mT).to(layer_rows.asked.dtype)
+    z = layer_rows.logits[:, head]
+    moved = layer_rows.asked[:, head] @ product @ layer_rows.keys[:, head].mT * layer_rows.scale
     gap = moved - z
     gap = gap - gap.mean(-1, keepdim=True)  # softmax does not see what is constant over keys
     p, new = z.softmax(-1), moved.softmax(-1)
-    before, after = p @ seen.values[:, head], new @ seen.values[:, head]
+    before, after = p @ layer_rows.values[:, head], new @ layer_rows.values[:, head]
     return {
         "logits": float(gap.norm() / (z - z.mean(-1, keepdim=True)).norm()),
         "row_l1": float((new - p).abs().sum(-1).mean()),

@@ -166,10 +166,10 @@ def exponential_sum_error(lag: int, decays: Sequence[float], length: int = 60) -
     cost = np.concatenate([np.zeros(count), np.ones(length)])
     sides = np.block([[atoms, -np.eye(length)], [-atoms, -np.eye(length)]])
     bounds = [(None, None)] * count + [(0, None)] * length
-    found = linprog(cost, A_ub=sides, b_ub=np.concatenate([wanted, -wanted]), bounds=bounds, method="highs")
-    if found.status != 0:
-        raise ValueError(f"the linear program for lag {lag} and decays {list(decays)} failed: {found.message}")
-    return float(found.fun)
+    solution = linprog(cost, A_ub=sides, b_ub=np.concatenate([wanted, -wanted]), bounds=bounds, method="highs")
+    if solution.status != 0:
+        raise ValueError(f"the linear program for lag {lag} and decays {list(decays)} failed: {solution.message}")
+    return float(solution.fun)
 
 
 def check_sizes(weights: Sequence[float], token_dim: int) -> None:

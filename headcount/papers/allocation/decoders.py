@@ -181,24 +181,24 @@ def train_all(
 def summary(rows: Sequence[DecoderRow]) -> list[ScheduleRow]:
     """Mean loss of every schedule, its difference from uniform seed by seed, and 95% t intervals of both."""
     base = {r["seed"]: r["loss"] for r in rows if r["schedule"] == "uniform"}
-    found: list[ScheduleRow] = []
+    lines: list[ScheduleRow] = []
     for name in dict.fromkeys(r["schedule"] for r in rows):
-        mine = [r for r in rows if r["schedule"] == name]
-        mean, half = _interval([r["loss"] for r in mine])
-        change, spread = _interval([r["loss"] - base[r["seed"]] for r in mine])
-        found.append(
+        runs = [r for r in rows if r["schedule"] == name]
+        mean, half = _interval([r["loss"] for r in runs])
+        change, spread = _interval([r["loss"] - base[r["seed"]] for r in runs])
+        lines.append(
             {
                 "schedule": name,
-                "layers": mine[0]["layers"],
-                "parameters": mine[0]["parameters"],
-                "seeds": len(mine),
+                "layers": runs[0]["layers"],
+                "parameters": runs[0]["parameters"],
+                "seeds": len(runs),
                 "loss": mean,
                 "loss_half_width": half,
                 "change": change,
                 "change_half_width": spread,
             }
         )
-    return found
+    return lines
 
 
 def _interval(values: Sequence[float]) -> tuple[float, float]:

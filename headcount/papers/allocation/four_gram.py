@@ -55,16 +55,16 @@ def validation_gap(heads: int, head_dim: int, seed: int, study: FourGramStudy) -
     torch.manual_seed(seed)
     net, weights = FourGram(heads, head_dim, study.length), target(0)
     g = torch.Generator().manual_seed(seed_of("4-gram noise", seed))
-    seen = []
+    gaps = []
 
     def loss(step: int) -> Tensor:
         x, y = _sample(study, weights, g)
         gap = _gap(net(x), y)
-        seen.append(float(gap.detach()))
+        gaps.append(float(gap.detach()))
         return gap
 
     descend(loss, net.parameters(), study.steps, study.lr)
-    last = seen[-max(1, study.steps // 10) :]
+    last = gaps[-max(1, study.steps // 10) :]
     with torch.no_grad():
         unseen = [float(_gap(net(x), y)) for x, y in (_sample(study, weights, g) for _ in range(20))]
     return sum(unseen) / len(unseen), sum(last) / len(last)

@@ -38,9 +38,9 @@ def jacobian_norm(p: Float[Tensor, "*rows length"]) -> Float[Tensor, "*rows"]:
         apart = torch.where(apart == 0, torch.finfo(torch.float64).tiny, apart)
         above = (wide.square() / apart).sum(-1) > 1
         low, high = torch.where(above, low, middle), torch.where(above, middle, high)
-    found = torch.where(first == second, first, (low + high) / 2)
+    norm = torch.where(first == second, first, (low + high) / 2)
     # One weight alone: p1 -> 1 and the rest -> 0, where the equation degenerates and J vanishes.
-    return torch.where(second <= 0, torch.zeros_like(found), found).to(p.dtype)
+    return torch.where(second <= 0, torch.zeros_like(norm), norm).to(p.dtype)
 
 
 def half_range(logits: Float[Tensor, "*rows length"]) -> Float[Tensor, "*rows"]:

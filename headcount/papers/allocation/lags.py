@@ -83,8 +83,8 @@ class Allocation:
 
     def claim(self) -> Claim:
         """The bound at these shares."""
-        shares = ", ".join(f"{h:,} x {n:,}" for h, n in zip(self.heads, self.head_dims, strict=True))
-        return self.bound.claim(f"the {self.bound.quantity} with heads x head_dim of {shares}")
+        sizes = ", ".join(f"{h:,} x {n:,}" for h, n in zip(self.heads, self.head_dims, strict=True))
+        return self.bound.claim(f"the {self.bound.quantity} with heads x head_dim of {sizes}")
 
     def to_json(self) -> dict[str, object]:
         """A JSON-ready dictionary."""
@@ -135,13 +135,13 @@ def relaxed(weights: Sequence[float], token_dim: int, budget: float) -> Relaxed:
     total = budget / token_dim
     root = [math.sqrt(w * synthesis(m, 1)) for m, w in enumerate(weights, start=1)]
     order = sorted((m for m in range(len(weights)) if weights[m] > 0), key=lambda m: -weights[m] / root[m])
-    best, kept = float(sum(weights)), 0
+    best, kept_count = float(sum(weights)), 0
     for count in range(1, len(order) + 1):
         error = sum(root[m] for m in order[:count]) ** 2 / total + sum(weights[m] for m in order[count:])
         if error < best:
-            best, kept = error, count
-    scale = sum(root[m] for m in order[:kept])
-    keep = set(order[:kept])
+            best, kept_count = error, count
+    scale = sum(root[m] for m in order[:kept_count])
+    keep = set(order[:kept_count])
     return Relaxed(tuple(total * root[m] / scale if m in keep else 0.0 for m in range(len(weights))), best)
 
 

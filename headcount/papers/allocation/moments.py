@@ -66,22 +66,22 @@ class _Watch:
         self.present: Bool[Tensor, "batch length"]
 
     def queries(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        here = _rows(self.present, q.shape[2])
-        seen = q.detach() * here[:, None, :, None]
-        self.query += torch.einsum("bhti,bhtj->hij", seen, seen).double()
+        row_mask = _rows(self.present, q.shape[2])
+        masked = q.detach() * row_mask[:, None, :, None]
+        self.query += torch.einsum("bhti,bhtj->hij", masked, masked).double()
         keys = k.detach()[:, :: self.each].transpose(1, 2).flatten(2)  # batch, length, all keys of the layer
-        there = self.present[:, :, None].to(keys.dtype)
-        centred = (keys - (keys * there).sum(1, keepdim=True) / there.sum(1, keepdim=True)) * there
+        token_mask = self.present[:, :, None].to(keys.dtype)
+        centred = (keys - (keys * token_mask).sum(1, keepdim=True) / token_mask.sum(1, keepdim=True)) * token_mask
         self.key += (centred.flatten(0, 1).mT @ centred.flatten(0, 1)).double()
         self.tokens += int(self.present.sum())
         return q
 
     def outputs(self, u: Tensor) -> Tensor:
-        here = _rows(self.present, u.shape[1])
-        seen = u.detach() * here[:, :, None, None]
-        self.attended += torch.einsum("bthi,bthj->hij", seen, seen).double()
-        self.mean += seen.sum((0, 1)).double()
-        self.rows += int(here.sum())
+        row_mask = _rows(self.present, u.shape[1])
+        masked = u.detach() * row_mask[:, :, None, None]
+        self.attended += torch.einsum("bthi,bthj->hij", masked, masked).double()
+        self.mean += masked.sum((0, 1)).double()
+        self.rows += int(row_mask.sum())
         return u
 
     def moments(self) -> Moments:
@@ -259,9 +259,9 @@ def _remaining(
 ) -> Float[Tensor, "batch ranks_and_one"]:
     """<F, I - P_r> for r = 0, 1, ..., summed over the heads that share the right factor."""
     left = factors.left.unflatten(0, (slopes.shape[1], -1))
-    kept = torch.einsum("bmij,mir,jr->br", slopes, left, factors.right).cumsum(1)
-    whole = slopes.diagonal(dim1=-2, dim2=-1).sum((-2, -1))[:, None]
-    return whole - torch.cat([kept.new_zeros(len(kept), 1), kept], dim=1)
+    captured = torch.einsum("bmij,mir,jr->br", slopes, left, factors.right).cumsum(1)
+    total = slopes.diagonal(dim1=-2, dim2=-1).sum((-2, -1))[:, None]
+    return total - torch.cat([captured.new_zeros(len(captured), 1), captured], dim=1)
 
 
 class probing:

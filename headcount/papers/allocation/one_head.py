@@ -29,8 +29,8 @@ class Head:
 
     def attention(self, product: Float[Tensor, "dim dim"] | None = None) -> Float[Tensor, "batch length length"]:
         """Rows of attention, with `product` put between queries and keys (None: nothing, the head as it is)."""
-        asked = self.queries if product is None else self.queries @ product
-        return torch.softmax(asked @ self.keys.mT / math.sqrt(self.dim), dim=-1)
+        projected = self.queries if product is None else self.queries @ product
+        return torch.softmax(projected @ self.keys.mT / math.sqrt(self.dim), dim=-1)
 
     def part(self, first: int, last: int) -> Head:
         """The same on some of the sequences."""
@@ -62,16 +62,16 @@ def shrink(head: Head, rank: int, steps: int = 200, lr: float = 1e-2) -> Shrunk:
     The SVD is that of the products as the data see them; the loss is the cross-entropy with the original's rows.
     """
     half = len(head.queries) // 2
-    seen, unseen = head.part(0, half), head.part(half, len(head.queries))
-    flat_q, flat_k = seen.queries.flatten(0, 1), seen.keys.flatten(0, 1)
-    found = factors(flat_q.T @ flat_q / len(flat_q), torch.cov(flat_k.T))
-    left = found.left[:, :rank].clone().requires_grad_()
-    right = found.right[:, :rank].clone().requires_grad_()
+    tuning, unseen = head.part(0, half), head.part(half, len(head.queries))
+    flat_q, flat_k = tuning.queries.flatten(0, 1), tuning.keys.flatten(0, 1)
+    svd = factors(flat_q.T @ flat_q / len(flat_q), torch.cov(flat_k.T))
+    left = svd.left[:, :rank].clone().requires_grad_()
+    right = svd.right[:, :rank].clone().requires_grad_()
     by_svd = _distance(unseen, (left @ right.mT).detach())
-    wanted = seen.attention()
+    wanted = tuning.attention()
 
     def loss(step: int) -> Tensor:
-        logits = seen.queries @ (left @ right.mT) @ seen.keys.mT / math.sqrt(head.dim)
+        logits = tuning.queries @ (left @ right.mT) @ tuning.keys.mT / math.sqrt(head.dim)
         return -(wanted * torch.log_softmax(logits, dim=-1)).sum(-1).mean()
 
     descend(loss, [left, right], steps, lr, cosine=False)

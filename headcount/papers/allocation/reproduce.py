@@ -69,12 +69,12 @@ def four_gram(setting: Setting) -> Measured:
     cells: dict[tuple[Any, Any], tuple[float, ...]] = {}
     other: dict[tuple[Any, Any], tuple[float, ...]] = {}
     for heads in FOUR_GRAM.rows:
-        found = [validation_gap(heads, 256 // heads, seed, study) for seed in range(seeds)]
-        cells[heads, "validation"] = tuple(v for v, _ in found)
-        cells[heads, "training"] = tuple(t for _, t in found)
+        gaps = [validation_gap(heads, 256 // heads, seed, study) for seed in range(seeds)]
+        cells[heads, "validation"] = tuple(v for v, _ in gaps)
+        cells[heads, "training"] = tuple(t for _, t in gaps)
     for heads in FOUR_GRAM.rows[:3] if setting.quick else FOUR_GRAM.rows:
-        found = [validation_gap(4 * heads, 64 // heads, seed, study) for seed in range(seeds)]
-        other[heads, "validation"] = tuple(v for v, _ in found)
+        gaps = [validation_gap(4 * heads, 64 // heads, seed, study) for seed in range(seeds)]
+        other[heads, "validation"] = tuple(v for v, _ in gaps)
     tables = {FOUR_GRAM.title: cells, "4-gram, so many heads for each lag": other}
     note = ("smaller: 300 steps",) if setting.quick else ()
     return Measured(
@@ -134,7 +134,7 @@ def jacobian_claims(medians: Cells) -> tuple[Stated, ...]:
     lengths, layers = sorted({n for n, _ in medians}), list(dict.fromkeys(layer for _, layer in medians))
     curves = {layer: [medians[n, layer][0] for n in lengths] for layer in layers}
     falls = [curve[0] / curve[-1] for curve in curves.values()]
-    whole = [_slope(lengths, curve) for curve in curves.values()]
+    slopes = [_slope(lengths, curve) for curve in curves.values()]
     longer = [n for n in lengths if n > SHORTEST]
     rest = [_slope(longer, curve[-len(longer) :]) for curve in curves.values()]
     return (
@@ -145,9 +145,9 @@ def jacobian_claims(medians: Cells) -> tuple[Stated, ...]:
         ),
         Stated(
             "it decreases like 1/length",
-            f"exponents {', '.join(f'{s:.2f}' for s in whole)}; without lengths up to {SHORTEST} "
+            f"exponents {', '.join(f'{s:.2f}' for s in slopes)}; without lengths up to {SHORTEST} "
             f"{', '.join(f'{s:.2f}' for s in rest)}",
-            all(-1.25 < s < -0.75 for s in (*whole, *rest)),
+            all(-1.25 < s < -0.75 for s in (*slopes, *rest)),
         ),
     )
 
@@ -168,9 +168,9 @@ def one_head(setting: Setting) -> Measured:
         for number in (0,) if setting.quick else range(0, 12, 3):
             head = head_of(model, batch, layer, number)
             for rank in ranks:
-                found = shrink(head, rank, steps)
-                cells.setdefault((f"rank {rank}, SVD", f"layer {layer + 1}"), []).append(found.by_svd)
-                cells.setdefault((f"rank {rank}, tuned", f"layer {layer + 1}"), []).append(found.tuned)
+                shrunk = shrink(head, rank, steps)
+                cells.setdefault((f"rank {rank}, SVD", f"layer {layer + 1}"), []).append(shrunk.by_svd)
+                cells.setdefault((f"rank {rank}, tuned", f"layer {layer + 1}"), []).append(shrunk.tuned)
     tuned, plain = ([mean(v) for (row, _), v in cells.items() if row == f"rank 2, {kind}"] for kind in ("tuned", "SVD"))
     claims = (
         Stated(

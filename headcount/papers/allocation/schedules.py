@@ -42,7 +42,9 @@ def ramp(layers: int, heads: int, head_dim: int, *, low: float = 0.5) -> LayerSc
     if not 0 < low <= 1:
         raise ValueError(f"low must be above 0 and at most 1, got {low:g}")
     at = [low + (2 - 2 * low) * i / max(layers - 1, 1) for i in range(layers)] if layers > 1 else [1.0]
-    return LayerSchedule("linear ramp", tuple((n, head_dim) for n in _whole([a * heads for a in at], layers * heads)))
+    return LayerSchedule(
+        "linear ramp", tuple((n, head_dim) for n in _integers([a * heads for a in at], layers * heads))
+    )
 
 
 @implements(
@@ -85,7 +87,7 @@ def _check(layers: int, heads: int, head_dim: int) -> None:
         raise ValueError(f"layers, heads and head_dim must be at least 1, got {layers}, {heads} and {head_dim}")
 
 
-def _whole(wanted: Sequence[float], total: int) -> list[int]:
+def _integers(wanted: Sequence[float], total: int) -> list[int]:
     """Whole numbers of at least 1 with the given sum, nearest to the wanted ones (largest remainders first)."""
     counts = [max(1, int(w + 1e-9)) for w in wanted]
     order = sorted(range(len(wanted)), key=lambda i: counts[i] - wanted[i])

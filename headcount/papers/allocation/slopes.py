@@ -103,13 +103,13 @@ class _Sums:
         self.total[name] = self.total[name] + value if name in self.total else value
 
     def queries(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        seen, keys, values = q.detach(), k.detach()[:, self.firsts], v.detach()[:, self.firsts]
-        self.add("query", _second(seen))
+        detached, keys, values = q.detach(), k.detach()[:, self.firsts], v.detach()[:, self.firsts]
+        self.add("query", _second(detached))
         self.add("key", _second(keys))
         self.add("value", _second(values))
         if self.layout.rotary:
-            self.pairs(seen, keys)
-        q.register_hook(lambda slope: self.query_slopes(seen, slope))
+            self.pairs(detached, keys)
+        q.register_hook(lambda slope: self.query_slopes(detached, slope))
         return q
 
     def query_slopes(self, q: Tensor, slope: Tensor) -> None:
@@ -120,9 +120,9 @@ class _Sums:
             self.add("gate", _second(torch.stack(groups, 1)))
 
     def outputs(self, u: Tensor) -> Tensor:
-        seen = u.detach().transpose(1, 2)
-        self.add("attended", _second(seen))
-        self.add("mean", seen.sum((0, 2)))
+        attended = u.detach().transpose(1, 2)
+        self.add("attended", _second(attended))
+        self.add("mean", attended.sum((0, 2)))
         u.register_hook(lambda slope: self.add("attended_slope", _second(slope.transpose(1, 2))))
         return u
 
@@ -131,8 +131,8 @@ class _Sums:
             power = part.square().sum(-2)
             self.add(f"{name}_power", power.sum((0, 2)))
             self.add(f"{name}_norm", power.sqrt().sum((0, 2)))
-        turned = torch.view_as_complex(_pairs(k).transpose(-1, -2).contiguous())
-        self.add("across", torch.einsum("batf,bctf->fac", turned, turned.conj()))
+        complex_keys = torch.view_as_complex(_pairs(k).transpose(-1, -2).contiguous())
+        self.add("across", torch.einsum("batf,bctf->fac", complex_keys, complex_keys.conj()))
         for one, other in zip(q, k, strict=True):
             self.add("softmax", self.softmax(one, other))
 
@@ -142,15 +142,15 @@ class _Sums:
         length = q.shape[1]
         at = torch.linspace(min(FIRST, length - 1), length - 1, min(ROWS, length)).long().to(q.device)
         late = torch.arange(length, device=q.device) > at[:, None]
-        found = []
+        covariances = []
         for head, group in enumerate(self.layout.groups):
             rows, keys = _pairs(q[head, at]), _pairs(k[group])  # rows, 2, pairs; length, 2, pairs
             e = torch.einsum("rcf,tcf->rtf", rows, keys) * self.scale
             p = e.sum(-1).masked_fill(late, -torch.inf).softmax(-1)
             mean = torch.einsum("rt,rtf->rf", p, e)
             weighted = (e * p.sqrt()[..., None]).flatten(0, 1)
-            found.append((weighted.mT @ weighted - mean.mT @ mean) * (length / len(at)))
-        return torch.stack(found)
+            covariances.append((weighted.mT @ weighted - mean.mT @ mean) * (length / len(at)))
+        return torch.stack(covariances)
 
     def slopes(self, tokens: int) -> LayerSlopes:
         mean = {name: total / tokens for name, total in self.total.items()}

@@ -111,13 +111,15 @@ def survey(
     if measure == "outputs" and read is not None:
         slopes = Slopes(model, batches, read, attended_means(family, layers, moments), seed, say)
     metrics = _at_layers(model, measure, moments, parts) if slopes is None else output_metrics(slopes, parts)
-    found = {where: [shared_factors(p.left, p.right) for p in pairs] for where, pairs in metrics.items()}
-    errors: dict[tuple[int, str], list[Tensor]] = {w: [f.errors for f in several] for w, several in found.items()}
+    factors = {where: [shared_factors(p.left, p.right) for p in pairs] for where, pairs in metrics.items()}
+    errors: dict[tuple[int, str], list[Tensor]] = {w: [f.errors for f in several] for w, several in factors.items()}
     if slopes is not None:
-        errors = dict(curves(replace(slopes, seed=seed + 1), found))
-    units = [u for where in found for u in _units(family.read(layers[where[0]]), where, found[where], errors[where])]
+        errors = dict(curves(replace(slopes, seed=seed + 1), factors))
+    units = [
+        u for where in factors for u in _units(family.read(layers[where[0]]), where, factors[where], errors[where])
+    ]
     refused = [(i, part, why) for i, l in enumerate(layers) for part, why in family.refuses(l).items() if part in parts]
-    folded = sum(_folded(family.read(layer), i, found) for i, layer in enumerate(layers))
+    folded = sum(_folded(family.read(layer), i, factors) for i, layer in enumerate(layers))
     return Survey(tuple(units), tuple(refused), measure, tuple(moments), folded)
 
 
@@ -147,13 +149,15 @@ def _at_layers(
     return metrics
 
 
-def _folded(weights: Weights, layer: int, found: Collection[tuple[int, str]]) -> int:
+def _folded(weights: Weights, layer: int, factored: Collection[tuple[int, str]]) -> int:
     """Key biases do nothing and value biases go to the output's: gone even where the product itself is not reduced."""
     layout, dim = weights.layout, weights.layout.padded
     if layout.rotary:
         return 0
-    keys = len(layout.ranks) * dim if weights.query_bias is not None and (layer, "query-key") not in found else 0
-    values = len(layout.widths) * dim if weights.output_bias is not None and (layer, "value-output") not in found else 0
+    keys = len(layout.ranks) * dim if weights.query_bias is not None and (layer, "query-key") not in factored else 0
+    values = (
+        len(layout.widths) * dim if weights.output_bias is not None and (layer, "value-output") not in factored else 0
+    )
     return keys + values
 
 
@@ -167,7 +171,7 @@ def attended_means(family: Family, layers: Sequence[nn.Module], moments: Sequenc
     return means
 
 
-def _units(weights: Weights, where: tuple[int, str], found: list[Factors], errors: list[Tensor]) -> list[Unit]:
+def _units(weights: Weights, where: tuple[int, str], factors: list[Factors], errors: list[Tensor]) -> list[Unit]:
     layer, part = where
     embed, dim = weights.value.shape[1], weights.layout.padded
     units = []
@@ -180,5 +184,5 @@ def _units(weights: Weights, where: tuple[int, str], found: list[Factors], error
         elif part == "value-output" and weights.output_bias is not None:
             stock += 1  # and a value bias
         curve = tuple(float(e) for e in errors[index])
-        units.append(Unit(layer, part, index, heads, embed, cost, stock * dim, found[index], curve))
+        units.append(Unit(layer, part, index, heads, embed, cost, stock * dim, factors[index], curve))
     return units

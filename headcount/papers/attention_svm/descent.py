@@ -118,14 +118,14 @@ def select(
     else:
         parts = [torch.zeros(size, dtype=torch.float64)]
     at = sorted({round(steps * (i + 1) / looks) for i in range(looks)} - {0})
-    seen: list[Tensor] = []
+    iterates: list[Tensor] = []
     for step in range(1, steps + 1):
         g = chosen(data, _product(parts))
         for p, gradient in zip(parts, _gradients(parts, g), strict=True):
             p -= rate * gradient / (gradient.norm(dim=(1, 2), keepdim=True) + TINY)
         if step in at:
-            seen.append(_product(parts).clone())
-    return _path(data, tuple(at), torch.stack(seen))
+            iterates.append(_product(parts).clone())
+    return _path(data, tuple(at), torch.stack(iterates))
 
 
 def _product(parts: list[Tensor]) -> Tensor:

@@ -112,8 +112,8 @@ def rank_study(
     for i in range(instances):
         x, z = data.arrays(i)
         try:
-            for kept, norm in zip(ranks, (frobenius, nuclear), strict=True):
-                kept.append(max_margin(x, z, data.best[i].numpy(), norm).rank)
+            for norm_ranks, norm in zip(ranks, (frobenius, nuclear), strict=True):
+                norm_ranks.append(max_margin(x, z, data.best[i].numpy(), norm).rank)
         except InfeasibleError:
             lost += 1
     return *ranks, lost
@@ -139,17 +139,19 @@ def infeasible_choices(
     """
     g = torch.Generator().manual_seed(seed)
     task = Selection(sequences, length, token_dim)
-    found: list[Instances] = []
+    infeasible: list[Instances] = []
     drawn = 0
-    while sum(map(len, found)) < wanted:
+    while sum(map(len, infeasible)) < wanted:
         data = task.sample(wanted, generator=g)
         best = data.best.numpy()
         none = [i for i in range(wanted) if not feasible(*data.arrays(i), best[i])]
-        found.append(data.at(torch.tensor(none, dtype=torch.long)))
+        infeasible.append(data.at(torch.tensor(none, dtype=torch.long)))
         drawn += wanted
         if drawn >= 200 * wanted:
-            raise ValueError(f"only {sum(map(len, found))} of {drawn} draws are infeasible: take a smaller token_dim")
-    data = Instances(*(torch.cat([getattr(d, name) for d in found])[:wanted] for name in FIELDS))
+            raise ValueError(
+                f"only {sum(map(len, infeasible))} of {drawn} draws are infeasible: take a smaller token_dim"
+            )
+    data = Instances(*(torch.cat([getattr(d, name) for d in infeasible])[:wanted] for name in FIELDS))
     return _choices(drawn, data, select(data, steps=steps, looks=1))
 
 
@@ -160,9 +162,9 @@ def _choices(drawn: int, data: Instances, path: SelectionPath) -> InfeasibleChoi
     sure = [i for i in range(len(data)) if path.peaks[-1, i] > 1 - 1e-6]
     solved = {i: _solved(data, path, i) for i in sure}
     chosen = path.chosen[-1]
-    held = {i: s for i, s in solved.items() if s is not None}
-    local = sum(not locally_optimal(data, i, chosen[i].tolist(), s) for i, s in held.items())
-    return InfeasibleChoices(drawn, len(data), len(sure), len(held), local)
+    separable = {i: s for i, s in solved.items() if s is not None}
+    local = sum(not locally_optimal(data, i, chosen[i].tolist(), s) for i, s in separable.items())
+    return InfeasibleChoices(drawn, len(data), len(sure), len(separable), local)
 
 
 def _solved(data: Instances, path: SelectionPath, i: int) -> MaxMargin | None:

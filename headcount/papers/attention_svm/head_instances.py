@@ -41,10 +41,10 @@ class ChoiceRow(TypedDict):
 
 
 def choice_rows(texts: Sequence[str], views: Sequence[HeadView]) -> list[ChoiceRow]:
-    """For each text the token that asks, the one that is chosen, and the weights of it and of the next."""
+    """For each text the query token, the chosen one, and the weights of it and of the next."""
     rows = []
     for text, view in zip(texts, views, strict=True):
         first, second = np.sort(view.weights[-1])[::-1][:2]
-        asks, chosen = view.pieces[-1].strip(), view.pieces[view.chosen].strip()
-        rows.append(ChoiceRow(text=text[:60], asks=asks, chosen=chosen, weight=float(first), next=float(second)))
+        query, chosen = view.pieces[-1].strip(), view.pieces[view.chosen].strip()
+        rows.append(ChoiceRow(text=text[:60], asks=query, chosen=chosen, weight=float(first), next=float(second)))
     return rows

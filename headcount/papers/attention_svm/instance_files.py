@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headcount.files import arrays_in, whole
+from headcount.files import arrays_in, atomic_write
 from headcount.papers.attention_svm.margins import MaxMargin
 from headcount.refusals import nearest
 
@@ -39,28 +39,28 @@ class SelectionFile:
 
 def read_selection(path: Path) -> SelectionFile:
     """The instance in a file; without `chosen`, the tokens of the largest score Y_i v.x_it are chosen."""
-    held = _arrays(path)
+    arrays = _arrays(path)
     for name in ("tokens", "queries"):
-        if name not in held:
-            raise ValueError(f"{path} has no array {name!r}; {nearest(name, held)}")
-    x = _numbers(path, "tokens", held["tokens"], 3, "(sequences, length, token_dim)")
-    z = _numbers(path, "queries", held["queries"], 2, "(sequences, query_dim)")
+        if name not in arrays:
+            raise ValueError(f"{path} has no array {name!r}; {nearest(name, arrays)}")
+    x = _numbers(path, "tokens", arrays["tokens"], 3, "(sequences, length, token_dim)")
+    z = _numbers(path, "queries", arrays["queries"], 2, "(sequences, query_dim)")
     labels = read_out = None
-    if "labels" in held or "read_out" in held:
-        labels, read_out = _labelled(path, held, x)
-    if "chosen" in held:
-        return SelectionFile(x, z, held["chosen"], labels, read_out)
+    if "labels" in arrays or "read_out" in arrays:
+        labels, read_out = _labelled(path, arrays, x)
+    if "chosen" in arrays:
+        return SelectionFile(x, z, arrays["chosen"], labels, read_out)
     if labels is None or read_out is None:
         raise ValueError(f"{path} says no choice: give `chosen`, or `labels` (+-1) and `read_out`")
     return SelectionFile(x, z, (labels[:, None] * (x @ read_out)).argmax(axis=1), labels, read_out)
 
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:
-    found = arrays_in(path)
-    for name in found:
+    arrays = arrays_in(path)
+    for name in arrays:
         if name not in KNOWN:
             raise ValueError(f"unknown array {name!r} in {path}; {nearest(name, KNOWN)}")
-    return found
+    return arrays
 
 
 def _numbers(path: Path, name: str, value: np.ndarray, axes: int, shape: str) -> np.ndarray:
@@ -72,12 +72,12 @@ def _numbers(path: Path, name: str, value: np.ndarray, axes: int, shape: str) ->
     return value
 
 
-def _labelled(path: Path, held: dict[str, np.ndarray], x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    missing = [name for name in ("labels", "read_out") if name not in held]
+def _labelled(path: Path, arrays: dict[str, np.ndarray], x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    missing = [name for name in ("labels", "read_out") if name not in arrays]
     if missing:
         raise ValueError(f"{path} has no {missing[0]!r}: labels and read_out come together")
-    labels = _numbers(path, "labels", held["labels"], 1, "(sequences,)")
-    read_out = _numbers(path, "read_out", held["read_out"], 1, "(token_dim,)")
+    labels = _numbers(path, "labels", arrays["labels"], 1, "(sequences,)")
+    read_out = _numbers(path, "read_out", arrays["read_out"], 1, "(token_dim,)")
     if labels.shape != (len(x),) or not np.isin(labels, (-1.0, 1.0)).all():
         raise ValueError(f"labels in {path} must be {len(x)} numbers -1 or 1")
     if read_out.shape != (x.shape[2],):
@@ -88,7 +88,7 @@ def _labelled(path: Path, held: dict[str, np.ndarray], x: np.ndarray) -> tuple[n
 def write_solution(path: Path, data: SelectionFile, solution: MaxMargin) -> Path:
     """The instance with its solution, as `read_selection` reads it again."""
     extra = {} if data.labels is None else {"labels": data.labels, "read_out": data.read_out}
-    with whole(path) as scratch, scratch.open("wb") as file:
+    with atomic_write(path) as scratch, scratch.open("wb") as file:
         np.savez(file, tokens=data.tokens, queries=data.queries, chosen=data.chosen, weights=solution.weights,
                  dual=solution.dual, **extra)  # fmt: skip
     return path
@@ -107,14 +107,14 @@ def trained_gaps(data: SelectionFile, steps: int = 2000) -> dict[str, Gaps]:
         return {}
     parts = (data.tokens, data.queries, data.labels, data.read_out)
     one = Instances(*(torch.as_tensor(np.asarray(part))[None] for part in parts))
-    found: dict[str, Gaps] = {}
+    gaps_by_name: dict[str, Gaps] = {}
     for name, factored in (("W", False), ("K and Q", True)):
         path = select(one, factored=factored, steps=steps, looks=20, generator=torch.Generator().manual_seed(0))
         solved = solutions(one, path, 0)
         if solved is not None:
             gaps = [direction_gap(path.weights[:, 0].numpy(), s.weights).tolist() for s in solved]
             names = ("Frobenius", "nuclear")
-            found[name] = {
+            gaps_by_name[name] = {
                 n: list(zip(map(float, path.steps), g, strict=True)) for n, g in zip(names, gaps, strict=True)
             }
-    return found
+    return gaps_by_name

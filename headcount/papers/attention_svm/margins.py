@@ -79,8 +79,8 @@ def constraint_rows(
     chosen: Int[np.ndarray, " sequences"],
 ) -> tuple[Float[np.ndarray, "constraints entries"], list[tuple[int, int]]]:
     """A row vec((x_{i,alpha_i} - x_it) z_i^T) for every sequence i and token t other than the chosen one."""
-    differences, asked, names = _differences(tokens, queries, chosen)
-    return _products(differences, asked), names
+    differences, repeated, names = _differences(tokens, queries, chosen)
+    return _products(differences, repeated), names
 
 
 def _differences(x: np.ndarray, z: np.ndarray, a: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[tuple[int, int]]]:
@@ -99,8 +99,8 @@ def _basis(rows: np.ndarray) -> np.ndarray:
     return np.linalg.qr(rows.T)[0]
 
 
-def _products(differences: np.ndarray, asked: np.ndarray) -> np.ndarray:
-    return (differences[:, :, None] * asked[:, None, :]).reshape(len(differences), -1)
+def _products(differences: np.ndarray, queries: np.ndarray) -> np.ndarray:
+    return (differences[:, :, None] * queries[:, None, :]).reshape(len(differences), -1)
 
 
 @implements(
@@ -121,22 +121,22 @@ def max_margin(tokens: ArrayLike, queries: ArrayLike, chosen: ArrayLike, norm: M
     """
     x, z, a = _checked(tokens, queries, chosen)
     norm = norm or frobenius
-    differences, asked, names = _differences(x, z, a)
+    differences, repeated, names = _differences(x, z, a)
     if not len(differences):
         raise ValueError("every sequence has one token: there is nothing to choose")
     left, right = _basis(differences), _basis(z)
-    rows = _products(differences @ left, asked @ right)
+    rows = _products(differences @ left, repeated @ right)
     if (vanishing := _vanishing(rows)) is not None:
         raise InfeasibleError(_twins(x, z, a), vanishing)
     sizes = np.linalg.norm(rows, axis=1)
     sides = sizes.min() / sizes  # rows of norm 1: no sequence is lost beside one of another scale
     small, dual = norm.solve(rows / sizes[:, None], sides, (left.shape[1], right.shape[1]))
     weights, dual = left @ small @ right.T, dual / sizes
-    margins = np.einsum("kd,de,ke->k", differences, weights, asked, optimize=True)
+    margins = np.einsum("kd,de,ke->k", differences, weights, repeated, optimize=True)
     if (least := float(margins.min())) <= 0:
         raise ValueError(f"the solver left a margin of {least:.3g}: the problem is too near an infeasible one")
     weights, margins = weights / least, margins / least  # every margin is 1 or more now
-    reach = norm.dual(differences.T @ (dual[:, None] * asked))
+    reach = norm.dual(differences.T @ (dual[:, None] * repeated))
     primal, lower = norm.of(weights), float(dual.sum()) / reach
     if not primal <= lower * (1 + LOOSE):
         raise ValueError(
@@ -153,8 +153,10 @@ def feasible(tokens: ArrayLike, queries: ArrayLike, chosen: ArrayLike) -> bool:
     >>> feasible([[[1.0], [-1.0]], [[-1.0], [1.0]]], [[1.0], [1.0]], [0, 0])
     False
     """
-    differences, asked, _ = _differences(*_checked(tokens, queries, chosen))
-    rows = _products(differences @ _basis(differences), asked @ _basis(asked)) if len(differences) else differences
+    differences, repeated, _ = _differences(*_checked(tokens, queries, chosen))
+    rows = (
+        _products(differences @ _basis(differences), repeated @ _basis(repeated)) if len(differences) else differences
+    )
     return not len(rows) or _vanishing(rows) is None
 
 

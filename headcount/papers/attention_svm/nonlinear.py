@@ -54,11 +54,11 @@ def vanishing_ridge(
     w = np.zeros(shape[0] * shape[1])
     for ridge in ridges:
         scale = 1 / ridge  # the same minimum, with gradients that a solver can see
-        found = minimize(
+        solution = minimize(
             lambda u, r=ridge, c=scale: tuple(c * part for part in _ridged(u, tokens, queries, labels, head, r, shape)),
             w, jac=True, method="L-BFGS-B", options={"maxiter": 2000, "ftol": 1e-15, "gtol": 1e-6, "maxcor": 30},
         )  # fmt: skip
-        w = found.x
+        w = solution.x
     return w.reshape(shape)
 
 

@@ -57,12 +57,12 @@ def regularisation_path(
     if not radii or list(radii) != sorted(set(radii)):
         raise ValueError(f"radii grow, and there is at least one; got {list(radii)}")
     positive(radius=radii[0])
-    d, found = data.tokens.shape[-1], list[Tensor]()
+    d, path = data.tokens.shape[-1], list[Tensor]()
     weights = torch.zeros(len(data), d, d, dtype=torch.float64)
     for i, radius in enumerate(radii):
         weights = weights * (radius / radii[i - 1]) if i else weights
         for step in range(steps):
             corner = radius * CORNERS[norm](from_tails(data, weights))
             weights = weights + (corner - weights) * (2 / (step + 2 + (8 if i else 0)))
-        found.append(weights.clone())
-    return torch.stack(found)
+        path.append(weights.clone())
+    return torch.stack(path)

@@ -100,21 +100,21 @@ def mixing_runs(data: Instances, w: Matrices) -> tuple[list[MixingRun], dict[str
     p = attention(data, w)
     undecided: Bool[Tensor, " instances"] = ((p > UNDECIDED) & (p < CHOSEN)).flatten(1).any(dim=1)
     everywhere = (p > UNDECIDED).flatten(1).all(dim=1) & ~undecided
-    kept = torch.nonzero(~undecided & ~everywhere)[:, 0].tolist()
-    runs = [run for i in kept if (run := _run(data, w, p, i)) is not None]
-    aside = {
+    decided = torch.nonzero(~undecided & ~everywhere)[:, 0].tolist()
+    runs = [run for i in decided if (run := _run(data, w, p, i)) is not None]
+    excluded = {
         "undecided": int(undecided.sum()),
         "all attended": int(everywhere.sum()),
-        "infeasible": len(kept) - len(runs),
+        "infeasible": len(decided) - len(runs),
     }
-    return runs, aside
+    return runs, excluded
 
 
 def _run(data: Instances, w: Matrices, p: Tensor, i: int) -> MixingRun | None:
     x, z = data.arrays(i)
     final = w[i].numpy()
-    found = decompose(x, z, final)
-    if found is None:
+    parts = decompose(x, z, final)
+    if parts is None:
         return None
     try:
         one = max_margin(x, z, p[i].argmax(dim=-1).numpy()).weights
@@ -122,7 +122,7 @@ def _run(data: Instances, w: Matrices, p: Tensor, i: int) -> MixingRun | None:
         one = None
     single = None if one is None else float(direction_gap(final[None], one)[0])
     mixes = bool(((p[i] >= CHOSEN).sum(dim=-1) > 1).any())
-    return MixingRun(i, mixes, found.gap_direction, found.gap_both, single, found.gap_rest)
+    return MixingRun(i, mixes, parts.gap_direction, parts.gap_both, single, parts.gap_rest)
 
 
 def mixing_rows(
@@ -136,9 +136,9 @@ def mixing_rows(
     for d in dims:
         g = torch.Generator().manual_seed(1000 * seed + d)
         data, values, start = relu_instances(3, length, d, instances, g)
-        runs, aside = mixing_runs(data, descend(data, values, start, steps))
+        runs, excluded = mixing_runs(data, descend(data, values, start, steps))
         mixed = [run for run in runs if run.mixes]
-        rows.append({"token_dim": d, "drawn": instances, **aside, "one token each": len(runs) - len(mixed),
+        rows.append({"token_dim": d, "drawn": instances, **excluded, "one token each": len(runs) - len(mixed),
                      "mixing tokens": len(mixed), **_cosines(mixed)})  # fmt: skip
     return rows
 

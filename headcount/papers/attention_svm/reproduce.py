@@ -61,7 +61,7 @@ def direction_table(setting: Setting) -> Measured:
 def feasibility_table(setting: Setting) -> Measured:
     """The share of feasible instances by dimension, ranks of feasible ones, and training where none is feasible."""
     many = 20 if setting.quick else 60
-    shares = {
+    fractions = {
         (f"n = {n}, T = {length}", d): (feasible_share(n, length, d, many),)
         for n, length in ((5, 5), (5, 10), (10, 5))
         for d in range(1, 6)
@@ -70,7 +70,7 @@ def feasibility_table(setting: Setting) -> Measured:
     choices = infeasible_choices(10, 5, 3, 10 if setting.quick else 100)
     ranks = {("Frobenius", "rank"): tuple(map(float, one)), ("nuclear", "rank"): tuple(map(float, other))}
     return Measured(
-        {"share of feasible instances": shares, "ranks at n = T = 5, d = 10": ranks},
+        {"share of feasible instances": fractions, "ranks at n = T = 5, d = 10": ranks},
         (
             Stated("the nuclear solution has the smaller rank",
                   f"means {sum(other) / len(other):.2f} and {sum(one) / len(one):.2f}, {lost} infeasible left out",
@@ -93,7 +93,7 @@ def nonlinear_table(setting: Setting) -> Measured:
         sum(row[name] * row["mixing tokens"] for row in relu if row[name] is not None) / max(mixed, 1)
         for name in ("cosine of the rest", "cosine to one token each")
     )
-    found = [row["gap of the rest"] for row in concave if row["gap of the rest"] is not None]
+    gaps = [row["gap of the rest"] for row in concave if row["gap of the rest"] is not None]
     return Measured(
         {"ReLU head: runs and mean cosines": _table(relu, RELU),
          "concave head: median 1 - cosine": _table(concave, CONCAVE)},
@@ -103,7 +103,7 @@ def nonlinear_table(setting: Setting) -> Measured:
                   f"solution for one token each {one:.4f}; W_dir is the nearer in {nearer}",
                   4 * nearer > 3 * mixed and rest > one),
             Stated("and with a concave head whose best point is a mixture",
-                  f"median 1 - cosine of W - W_fin to W_dir {min(found):.1e} to {max(found):.1e}", max(found) < 0.02),
+                  f"median 1 - cosine of W - W_fin to W_dir {min(gaps):.1e} to {max(gaps):.1e}", max(gaps) < 0.02),
         ),
         {"sequences": 3, "length": "4 (ReLU), 5 (concave)", "steps": 2000, "rate": 0.1},
         (NEARER,),

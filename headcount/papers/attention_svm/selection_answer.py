@@ -58,8 +58,8 @@ class SelectionAnswer:
     def to_json(self) -> dict[str, object]:
         """A JSON-ready dictionary."""
         (row,) = solution_rows({self.norm: self.one})
-        found = row | {"feasible": True, "chosen": self.instance.chosen.tolist()}
-        return found | {"support": self.one.support, "singular values": self.one.singular_values.tolist()}
+        facts = row | {"feasible": True, "chosen": self.instance.chosen.tolist()}
+        return facts | {"support": self.one.support, "singular values": self.one.singular_values.tolist()}
 
     def files(
         self, out: Path, command: str = "", *, steps: int = 2000, choices: Sequence[ChoiceRow] = ()
@@ -93,10 +93,10 @@ class NoSelection:
     @property
     def rows(self) -> list[ConstraintRow]:
         """The constraints of the combination, the heaviest first."""
-        held = self.instance
-        _, names = constraint_rows(held.tokens, held.queries, held.chosen)
+        instance = self.instance
+        _, names = constraint_rows(instance.tokens, instance.queries, instance.chosen)
         rows: list[ConstraintRow] = [
-            {"weight": float(w), "sequence": i, "chosen": int(held.chosen[i]), "token": t}
+            {"weight": float(w), "sequence": i, "chosen": int(instance.chosen[i]), "token": t}
             for w, (i, t) in zip(self.reason.combination, names, strict=True)
             if w > 1e-12
         ]
@@ -108,8 +108,8 @@ class NoSelection:
 
         Weighted, of sum 1, they add up to v: margins of 1 and more give <W, v> >= 1, and so |W| >= 1/|v|.
         """
-        held = self.instance
-        rows, _ = constraint_rows(held.tokens, held.queries, held.chosen)
+        instance = self.instance
+        rows, _ = constraint_rows(instance.tokens, instance.queries, instance.chosen)
         left = float(np.linalg.norm(self.reason.combination @ rows))
         size = left + ROUNDING * float(np.linalg.norm(rows, axis=1).max())
         return 1 / size if size else math.inf  # all tokens are the same
@@ -145,9 +145,9 @@ def answer_selection(
 ) -> SelectionAnswer | NoSelection:
     """Solve an instance in one norm, or in `both`, or prove that nothing solves it."""
     names = tuple(NORMS) if both else (norm,)
-    given = instance.tokens, instance.queries, instance.chosen
+    arrays = instance.tokens, instance.queries, instance.chosen
     try:
-        solved = {name: max_margin(*given, margin_norm(name)) for name in names}
+        solved = {name: max_margin(*arrays, margin_norm(name)) for name in names}
     except InfeasibleError as none:
         return NoSelection(instance, none)
     return SelectionAnswer(instance, norm, solved)

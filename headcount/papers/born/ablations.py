@@ -85,25 +85,27 @@ def ablation(
 
 def ablation_summary(rows: Sequence[AblationRow]) -> list[dict[str, str | float]]:
     """By task: medians over seeds, whole and with each kind of edge cut at its keys."""
-    made = []
+    lines = []
     for code in dict.fromkeys(row["code"] for row in rows):
-        mine = [row for row in rows if row["code"] == code]
-        line: dict[str, str | float] = {"code": code, "seeds": len(mine), "whole": median(row["whole"] for row in mine)}
+        runs = [row for row in rows if row["code"] == code]
+        line: dict[str, str | float] = {"code": code, "seeds": len(runs), "whole": median(row["whole"] for row in runs)}
         for part in ("keys", "values"):
-            line |= {f"{name}, {part}": median(row["cut"][part][name] for row in mine) for name in EDGES}
-        made.append(line)
-    return made
+            line |= {f"{name}, {part}": median(row["cut"][part][name] for row in runs) for name in EDGES}
+        lines.append(line)
+    return lines
 
 
 def _measured(net: Any, name: str, setting: AblationSetting) -> CutScores:
     task = ABLATED[name]
 
-    def share(one: Any) -> float:
+    def accuracy(one: Any) -> float:
         return right_share(one, task, setting.lengths, batch=setting.samples)
 
-    parts = {part: {edge: share(cut(net, edges, part)) for edge, edges in EDGES.items()} for part in ("keys", "values")}
+    parts = {
+        part: {edge: accuracy(cut(net, edges, part)) for edge, edges in EDGES.items()} for part in ("keys", "values")
+    }
     scores = [
         {key: round(value, 4) if isinstance(value, float) else value for key, value in row.items()}
         for row in head_scores(net, task, setting.lengths, batch=setting.samples)
     ]
-    return {"whole": share(net), "cut": parts, "heads": cast(list[HeadScores], scores)}
+    return {"whole": accuracy(net), "cut": parts, "heads": cast(list[HeadScores], scores)}

@@ -94,20 +94,20 @@ def by_depth(
 
 def depth_summary(rows: Sequence[DepthRow]) -> list[DepthLine]:
     """By k and depth: the median over seeds of words right, in range and in each longer range, at the best rate."""
-    made = []
+    lines = []
     for blocks, depth in sorted({(row["blocks"], row["depth"]) for row in rows}):
-        mine = [row for row in rows if (row["blocks"], row["depth"]) == (blocks, depth)]
-        rates = {row["lr"] for row in mine}
-        best = max(rates, key=lambda lr: median(r["tests"][0]["strings"] for r in mine if r["lr"] == lr))
-        chosen = [row for row in mine if row["lr"] == best]
+        runs = [row for row in rows if (row["blocks"], row["depth"]) == (blocks, depth)]
+        rates = {row["lr"] for row in runs}
+        best = max(rates, key=lambda lr: median(r["tests"][0]["strings"] for r in runs if r["lr"] == lr))
+        chosen = [row for row in runs if row["lr"] == best]
         seeds = [[test["strings"] for test in row["tests"]] for row in chosen]
         medians = [median(values) for values in zip(*seeds, strict=True)]
         bins = [test["lengths"] for test in chosen[0]["tests"]]
         proved = Alternation(blocks).depth.value
-        made.append(
+        lines.append(
             DepthLine(blocks=blocks, depth=depth, lr=best, bins=bins, medians=medians, seeds=seeds, proved=proved)
         )
-    return made
+    return lines
 
 
 def knees(rows: Sequence[DepthRow], bar: float = BAR) -> list[DepthKnee]:
@@ -115,12 +115,14 @@ def knees(rows: Sequence[DepthRow], bar: float = BAR) -> list[DepthKnee]:
 
     None where no depth tried reaches it.
     """
-    lines, made = depth_summary(rows), []
+    lines, least_depths = depth_summary(rows), []
     for blocks in dict.fromkeys(line["blocks"] for line in lines):
-        mine = [line for line in lines if line["blocks"] == blocks]
-        inside = [line["depth"] for line in mine if line["medians"][0] >= bar]
-        everywhere = [line["depth"] for line in mine if min(line["medians"]) >= bar]
+        of_blocks = [line for line in lines if line["blocks"] == blocks]
+        inside = [line["depth"] for line in of_blocks if line["medians"][0] >= bar]
+        everywhere = [line["depth"] for line in of_blocks if min(line["medians"]) >= bar]
         proved = Alternation(blocks).depth.value
         in_range, all_ranges = min(inside, default=None), min(everywhere, default=None)
-        made.append(DepthKnee({"blocks": blocks, "proved": proved, "in range": in_range, "all ranges": all_ranges}))
-    return made
+        least_depths.append(
+            DepthKnee({"blocks": blocks, "proved": proved, "in range": in_range, "all ranges": all_ranges})
+        )
+    return least_depths

@@ -58,11 +58,11 @@ def born_page(
 ) -> str:
     """The page of the paper from the rows at hand, `depths` by their sizes; what was not measured yet is said so."""
     layers = [_depth(rows, sizes) for sizes, rows in (depths or {"": ()}).items()]
-    parts = [_verdicts(), *_tables(stored), _edges(ablations), *layers, _context(), *_asked(contexts or {})]
+    parts = [_verdicts(), *_tables(stored), _edges(ablations), *layers, _context(), *_in_context(contexts or {})]
     lines = table_rows(stored)
-    held = [line for line in lines if line["proved"] == "proved" and line["generalises"]]
+    generalising = [line for line in lines if line["proved"] == "proved" and line["generalises"]]
     proved = [line for line in lines if line["proved"] == "proved"]
-    lead = f"of {len(proved)} rows with a proof, {len(held)} are right in the longest range tested"
+    lead = f"of {len(proved)} rows with a proof, {len(generalising)} are right in the longest range tested"
     lead = conclusion(lead if lines else "the table has not been measured yet")
     headline = "Retrieval and copying: what a program says of every length, and what small networks learn"
     return article(headline, lead, parts, subject="born", date=date, command="python -m studies.born.table")
@@ -79,12 +79,12 @@ def _verdicts() -> Passage:
 
 
 def _tables(stored: Mapping[str, ScratchRun]) -> list[Passage]:
-    made = []
+    passages = []
     for setting, trained in (("short", "4-20"), ("long", "4-50"), ("wide", "4-20, width 128")):
         lines = [line for line in table_rows(stored) if line["setting"] == setting]
         if not lines:
             if setting != "wide":
-                made.append(Passage(f"Trained on {trained}", ("Not measured yet.",)))
+                passages.append(Passage(f"Trained on {trained}", ("Not measured yet.",)))
             continue
         near, far = lines[0]["bins"]
         rows = tuple(_row(line) for line in lines) + ((_mislabelled(),) if setting == "long" else ())
@@ -93,8 +93,8 @@ def _tables(stored: Mapping[str, ScratchRun]) -> list[Passage]:
                    **({"printed": "published"} if setting == "long" else {}), "verdict": "verdict"}  # fmt: skip
         note = "Whole strings right, medians over seeds. The published row of NLFirst is about another task: ours is "
         note += "the corrected one and has no published number beside it."
-        made.append(Passage(f"Trained on {trained}", (), rows=rows, columns=columns, note=note))
-    return made
+        passages.append(Passage(f"Trained on {trained}", (), rows=rows, columns=columns, note=note))
+    return passages
 
 
 def _mislabelled() -> dict[str, str]:
@@ -135,9 +135,9 @@ def _against_statement(lines: Sequence[Mapping[str, Any]]) -> str:
     parts = [f"{edge} keys cut leave UF at {by['UF'][f'{edge}, keys']:.2f} and UB at {by['UB'][f'{edge}, keys']:.2f}"
              for edge in STATEMENT]  # fmt: skip
     same = all(killed[edge] == [code] for edge, code in STATEMENT.items())
-    seen = "The table shows the same" if same else "The table does not show that"
+    outcome = "The table shows the same" if same else "The table does not show that"
     says = "The paper is reported to say that cutting induction edges kills UF only, anti-induction edges UB only."
-    return f"{says} {seen}: {'; '.join(parts)}."
+    return f"{says} {outcome}: {'; '.join(parts)}."
 
 
 def _depth(rows: Sequence[DepthRow], sizes: str) -> Passage:
@@ -175,24 +175,24 @@ def _context() -> Passage:
     return Passage("Pretrained models", words, rows=rows, note=str(IN_CONTEXT.source))
 
 
-def _asked(contexts: Mapping[str, Sequence[ContextRow]]) -> list[Passage]:
+def _in_context(contexts: Mapping[str, Sequence[ContextRow]]) -> list[Passage]:
     """What models said that were asked here: a line for every task, by length."""
-    made = []
+    passages = []
     for model, rows in contexts.items():
         lengths = sorted({row["length"] for row in rows})
         cells = {(row["code"], row["length"]): row for row in rows}
         lines = []
         for code in dict.fromkeys(row["code"] for row in rows):
-            mine = [(n, cells[code, n]) for n in lengths if (code, n) in cells]
-            line = {"task": code} | {f"strings, {n}": row["strings"] for n, row in mine}
-            lines.append(line | {f"letters, {n}": row["letters"] for n, row in mine})
+            by_length = [(n, cells[code, n]) for n in lengths if (code, n) in cells]
+            line = {"task": code} | {f"strings, {n}": row["strings"] for n, row in by_length}
+            lines.append(line | {f"letters, {n}": row["letters"] for n, row in by_length})
         words = (
             "Solved strings of the same task and length stand before each string that is asked for. Retrieval among "
             "26 letters, copies of 52; with repeats 0.3 of the places have a letter that came before."
         )
         note = f"{rows[0]['samples']} strings each, after {rows[0]['shots']} solved ones; greedy answers."
-        made.append(Passage(f"{model}, asked in context", (words,), rows=tuple(lines), note=note))
-    return made
+        passages.append(Passage(f"{model}, asked in context", (words,), rows=tuple(lines), note=note))
+    return passages
 
 
 def _curve(study: LengthStudy) -> Exhibit:
@@ -242,9 +242,9 @@ def _depth_panel(frame: Frame, lines: Sequence[DepthLine], which: int) -> str:
     lengths = "-".join(map(str, lines[0]["bins"][which]))
     parts = [panel.axes, panel.below([(d, str(d)) for d in depths], "layers"), panel.title(f"words right, {lengths}")]
     for i, blocks in enumerate(kinds):
-        mine = [line for line in lines if line["blocks"] == blocks]
-        points = [(line["depth"], line["medians"][which]) for line in mine]
-        proved = [(line["depth"], line["medians"][which]) for line in mine if line["depth"] == line["proved"]]
+        of_blocks = [line for line in lines if line["blocks"] == blocks]
+        points = [(line["depth"], line["medians"][which]) for line in of_blocks]
+        proved = [(line["depth"], line["medians"][which]) for line in of_blocks if line["depth"] == line["proved"]]
         parts += [panel.line(points, f"line ks{i % 4}"), panel.marks(points, i % 4)]
         parts.append(panel.marks(proved, i % 4, "ring", 8.0))
     parts.append(legend([f"L_{k}" for k in kinds], frame.right - 70, frame.bottom - 17 * len(kinds)))

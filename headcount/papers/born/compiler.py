@@ -165,9 +165,9 @@ def compile(program: CountingProgram, length: int, precision: Precision = "float
     for letter in program.letters:
         layout.at[Is(letter)] = layout.new()
     stages = _stages(program, layout, length + 1)
-    made = [make(layout.size) for make in stages]
+    modules = [make(layout.size) for make in stages]
     answers = [layout.at[condition] for _, condition in program.answers]
-    net = CountingNet(program.letters, layout.size, made, answers).to(getattr(torch, precision))
+    net = CountingNet(program.letters, layout.size, modules, answers).to(getattr(torch, precision))
     return CompiledProgram(net, program, length, _certificate(program, length, precision))
 
 

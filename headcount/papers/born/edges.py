@@ -140,17 +140,17 @@ def _run(
     if shape.positions == "absolute":
         x = x + p["place"][places if offset is None else offset[:, None] + places]
     ahead = places[None, :] > places[:, None]
-    seen = []
+    attention = []
     for i, (heads, head_dim) in enumerate(shape.layers):
         three = _normed(p, f"layer{i}.norm", x) @ p[f"layer{i}.read"].T
         q, k, v = three.unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 1, 4)
         q, k = (rotated(q), rotated(k)) if shape.positions == "rotary" else (q, k)
         weights = weigh(i, (q @ k.mT / head_dim**0.5).masked_fill(ahead, -torch.inf))
-        seen.append(weights)
+        attention.append(weights)
         x = x + (weights @ v).transpose(1, 2).flatten(2) @ p[f"layer{i}.write"].T
         hidden = gelu(_normed(p, f"layer{i}.before", x) @ p[f"layer{i}.inner.weight"].T + p[f"layer{i}.inner.bias"])
         x = x + hidden @ p[f"layer{i}.outer.weight"].T + p[f"layer{i}.outer.bias"]
-    return _normed(p, "last", x) @ p["logits"].T, seen
+    return _normed(p, "last", x) @ p["logits"].T, attention
 
 
 def _normed(p: dict[str, Tensor], name: str, x: Tensor) -> Tensor:

@@ -138,12 +138,12 @@ def from_scratch(
 
 def tested(outcome: Outcome) -> list[TestedRow]:
     """The rows as the paper's tables keep them: strings and letters right in every range, and the curve, by step."""
-    kept = ("task", "layers", "embed_dim", "seed", "data_seed", "lr", "parameters", "backend", "steps")
+    columns = ("task", "layers", "embed_dim", "seed", "data_seed", "lr", "parameters", "backend", "steps")
     rows = []
     for row in cast(Sequence[Mapping[str, Any]], outcome.rows):
         tests = [{"lengths": t["lengths"], "loss": t["loss"], **shares(t)} for t in row["tests"]]
         curve = [(at["step"], at["loss"], *shares(at).values()) for at in row["curve"]]
-        rows.append(cast(TestedRow, {**{name: row[name] for name in kept}, "curve": curve, "tests": tests}))
+        rows.append(cast(TestedRow, {**{name: row[name] for name in columns}, "curve": curve, "tests": tests}))
     return rows
 
 
@@ -154,16 +154,16 @@ def shares(test: Mapping[str, Any]) -> dict[str, float]:
 
 def summary(rows: Sequence[ScratchRow]) -> list[ScratchLine]:
     """By task and range of lengths: the share of strings that are right, seed by seed, its median and its smallest."""
-    made = []
+    lines = []
     for code in dict.fromkeys(row["code"] for row in rows):
-        mine = [row for row in rows if row["code"] == code]
-        for i, test in enumerate(mine[0]["tests"]):
-            values = [row["tests"][i]["strings"] for row in mine]
-            letters = [row["tests"][i]["letters"] for row in mine]
+        runs = [row for row in rows if row["code"] == code]
+        for i, test in enumerate(runs[0]["tests"]):
+            values = [row["tests"][i]["strings"] for row in runs]
+            letters = [row["tests"][i]["letters"] for row in runs]
             of = ScratchLine(code=code, lengths=test["lengths"], median=median(values), least=min(values), seeds=values,
                              letters=median(letters))  # fmt: skip
-            made.append(of)
-    return made
+            lines.append(of)
+    return lines
 
 
 def _groups(names: Sequence[str]) -> list[list[str]]:

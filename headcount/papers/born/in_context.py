@@ -35,11 +35,11 @@ class Alphabet:
         >>> Alphabet.of(lambda text: [ord(text[-1])] if text != " b" else [1, 2]).letters[:3]  # b is two tokens
         (97, 99, 100)
         """
-        single = [found[0] for name in NAMES if len(found := tokens_of(f" {name}")) == 1]
-        marks = [tokens_of(mark) for mark in ("|", "\n")]
-        if any(len(mark) != 1 for mark in marks):
-            raise ValueError(f"the bar and the end of a line must be one token each, and are {marks}")
-        return cls(tuple(single), marks[0][0], marks[1][0])
+        single = [tokens[0] for name in NAMES if len(tokens := tokens_of(f" {name}")) == 1]
+        separators = [tokens_of(mark) for mark in ("|", "\n")]
+        if any(len(mark) != 1 for mark in separators):
+            raise ValueError(f"the bar and the end of a line must be one token each, and are {separators}")
+        return cls(tuple(single), separators[0][0], separators[1][0])
 
     def written(self, task: Neighbour | Copy, ids: Int[Tensor, ...]) -> Int[Tensor, ...]:
         """Strings of the task as tokens; both the begin and the end mark are the end of a line."""
@@ -107,15 +107,15 @@ def asked_in_context(
     generator = torch.Generator().manual_seed(chosen.seed)
     letters: list[Tensor] = []
     for begin in range(0, chosen.samples, chosen.batch):
-        here = min(chosen.batch, chosen.samples - begin)
-        drawn = task.strings(here * (chosen.shots + 1), (length, length), generator=generator)
-        rows = alphabet.written(task, drawn.ids).view(here, chosen.shots + 1, -1)
+        size = min(chosen.batch, chosen.samples - begin)
+        drawn = task.strings(size * (chosen.shots + 1), (length, length), generator=generator)
+        rows = alphabet.written(task, drawn.ids).view(size, chosen.shots + 1, -1)
         read = torch.cat([rows[:, 0, :1], rows[:, :, 1:].flatten(1)], dim=1)
         last = slice(chosen.shots, None, chosen.shots + 1)  # the string that is asked for, after its solved ones
-        said = reads(read)[:, 1 - rows.shape[2] :].argmax(dim=-1)
-        wanted, judged = alphabet.written(task, drawn.targets[last])[:, 1:], drawn.judged[last][:, 1:]
-        letters.append((said == wanted)[judged].view(here, -1))
+        predicted = reads(read)[:, 1 - rows.shape[2] :].argmax(dim=-1)
+        wanted, mask = alphabet.written(task, drawn.targets[last])[:, 1:], drawn.judged[last][:, 1:]
+        letters.append((predicted == wanted)[mask].view(size, -1))
     right = torch.cat(letters).double()
-    whole = float((right.mean(dim=1) == 1).double().mean())
-    return ContextRow(code=code, length=length, strings=whole, letters=float(right.mean()), samples=chosen.samples,
+    exact = float((right.mean(dim=1) == 1).double().mean())
+    return ContextRow(code=code, length=length, strings=exact, letters=float(right.mean()), samples=chosen.samples,
                       shots=chosen.shots)  # fmt: skip

@@ -85,8 +85,8 @@ def own_task(program: str | None = None, language: str | None = None) -> tuple[s
         raise ValueError("give a task, a program or a language, and one of them")
     if program is not None:
         return "the program", Recognition(Spoken(program))
-    made = on_lengths(str(language), train=(1, 1)).task
-    return str(language).rpartition(":")[2], _judged(made)
+    task = on_lengths(str(language), train=(1, 1)).task
+    return str(language).rpartition(":")[2], _judged(task)
 
 
 def _judged(task: LetterTask) -> Judged:
@@ -188,13 +188,13 @@ class LengthStudy:
     def sentence(self) -> str:
         """What was proved and what was seen."""
         inside, *_, far = self.curve
-        seen = {
+        outcome = {
             "unlearnt": f"the task was not learnt on lengths {inside['lengths']} ({inside['strings']:.2f}), so length "
             "was not tested",
             "holds": f"networks trained on {inside['lengths']} are right on {far['lengths']} ({far['strings']:.2f})",
             "falls": f"networks trained on {inside['lengths']} fall to {far['strings']:.2f} on {far['lengths']}",
         }[self.outcome]
-        return f"{self.claim()}; {seen}"
+        return f"{self.claim()}; {outcome}"
 
     def claim(self) -> Claim:
         """What a counting program says of all lengths: a statement of a limit, for a learner of the framework."""

@@ -62,13 +62,13 @@ def table_rows(stored: Mapping[str, ScratchRun]) -> list[TableLine]:
 
     `stored` is what `studies.born.table` wrote; what is not in it yet is left out.
     """
-    made = []
+    table = []
     for setting in ("short", "long", "wide"):
         for code in TASKS:
             lines = [line for line in summary(_rows(stored, setting)) if line["code"] == code]
             if lines:
-                made.append(_line(setting, code, lines))
-    return made
+                table.append(_line(setting, code, lines))
+    return table
 
 
 def _line(setting: str, code: str, lines: Sequence[ScratchLine]) -> TableLine:
@@ -116,17 +116,17 @@ def scratch_measured(stored: Mapping[str, ScratchRun]) -> Measured:
 
 
 def _claims(stored: Mapping[str, ScratchRun]) -> tuple[Stated, ...]:
-    made = []
+    claims = []
     for name in ("short", "long"):
         lines = {code: line for line in table_rows(stored) if line["setting"] == name for code in (line["code"],)}
         firsts = [lines[code]["medians"][-1] for code in ("NRFirst", "NLFirst") if code in lines]
         for code, line in lines.items():
             learnt, far = line["in range"] >= BAR, line["medians"][-1]
             if code in PROVED:
-                made.append(_claim(f"{code} is right on longer strings", line, learnt and far >= BAR))
+                claims.append(_claim(f"{code} is right on longer strings", line, learnt and far >= BAR))
             elif code in OPEN and firsts:
-                made.append(_claim(f"{code} falls behind First", line, learnt and far < min(firsts) - 0.05))
-    return tuple(made)
+                claims.append(_claim(f"{code} falls behind First", line, learnt and far < min(firsts) - 0.05))
+    return tuple(claims)
 
 
 def _claim(says: str, line: TableLine, holds: bool) -> Stated:

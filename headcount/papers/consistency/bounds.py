@@ -51,8 +51,8 @@ def lipschitz_rate(token_dim: int) -> Bound:
     """
     at_least_one(token_dim=token_dim)
     source = Source("headcount", "the minimax rate of Lipschitz regression, for Ghosh et al. 2025")
-    kept = ("labels with noise", "uniformly over Lipschitz functions")
-    return Bound("decay exponent", 1 / (token_dim + 2), "upper", source, kept, sizes={"token_dim": token_dim})
+    assumptions = ("labels with noise", "uniformly over Lipschitz functions")
+    return Bound("decay exponent", 1 / (token_dim + 2), "upper", source, assumptions, sizes={"token_dim": token_dim})
 
 
 def spacing_rate(token_dim: int) -> float:

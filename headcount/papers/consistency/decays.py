@@ -131,9 +131,9 @@ def decay(
         [[_error(case, function, t, queries, generator) for t in case.lengths] for _ in range(repetitions)]
     )
     middle = (len(case.lengths) - 1) // 2
-    kept = np.maximum(errors, np.finfo(float).tiny)
-    later = decay_of(kept[:, middle:], case.lengths[middle:]) if len(case.lengths) > 3 else None
-    return Decay(case, decay_of(kept, case.lengths), tuple(np.median(errors, axis=0).tolist()), repetitions, later)
+    positive = np.maximum(errors, np.finfo(float).tiny)
+    later = decay_of(positive[:, middle:], case.lengths[middle:]) if len(case.lengths) > 3 else None
+    return Decay(case, decay_of(positive, case.lengths), tuple(np.median(errors, axis=0).tolist()), repetitions, later)
 
 
 def decay_of(errors: Errors, lengths: Sequence[int], confidence: float = 0.95) -> Estimate:
@@ -152,8 +152,8 @@ def _error(case: DecayCase, function: Function, length: int, queries: int, gener
     y = function(x) + case.noise * generator.standard_normal(length)
     q = generator.random((queries, case.dimension))
     beta = case.scale * length**case.power
-    found = np.concatenate([_smoothed(x, y, part, beta) for part in np.array_split(q, max(1, length // 16384))])
-    return float(np.sqrt(((found - function(q)) ** 2).mean()))
+    estimates = np.concatenate([_smoothed(x, y, part, beta) for part in np.array_split(q, max(1, length // 16384))])
+    return float(np.sqrt(((estimates - function(q)) ** 2).mean()))
 
 
 def _smoothed(x: np.ndarray, y: np.ndarray, q: np.ndarray, beta: float) -> np.ndarray:

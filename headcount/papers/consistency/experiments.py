@@ -58,9 +58,9 @@ class _Attention(nn.Module):
         value[..., 3, 5] += 1.0
         self.query, self.key, self.value = (nn.Parameter(m) for m in (query, key, value))
 
-    def forward(self, z: Float[Tensor, "seeds batch q width"], seen: Float[Tensor, "seeds batch k width"]) -> Tensor:
-        weights = torch.softmax(z @ self.query @ (seen @ self.key).mT, dim=-1)
-        return weights @ (seen @ self.value)
+    def forward(self, z: Float[Tensor, "seeds batch q width"], context: Float[Tensor, "seeds batch k width"]) -> Tensor:
+        weights = torch.softmax(z @ self.query @ (context @ self.key).mT, dim=-1)
+        return weights @ (context @ self.value)
 
 
 class _Feed(nn.Module):
@@ -100,8 +100,8 @@ class SmootherBlock(nn.Module):
         self, tokens: Float[Tensor, "seeds batch all 5"], examples: int
     ) -> Float[Tensor, "seeds batch queries"]:
         z = nn.functional.pad(tokens, (0, WIDTH - tokens.shape[-1]))
-        asked = self.feed(self.attend(z[:, :, examples:], z[:, :, :examples]))
-        return (asked @ self.answer)[..., 0]
+        attended = self.feed(self.attend(z[:, :, examples:], z[:, :, :examples]))
+        return (attended @ self.answer)[..., 0]
 
 
 def trained_errors(
@@ -148,16 +148,16 @@ class CurvatureVerdict(TypedDict):
 
 def curvature_rows(recipe: BallRecipe) -> list[CurvatureRow]:
     """For each curvature the errors by length and seed, and the decay with its interval over seeds."""
-    made: list[CurvatureRow] = []
+    rows: list[CurvatureRow] = []
     for c in recipe.curvatures:
         errors = np.array([trained_errors(t, c, recipe.seeds, recipe)[0] for t in recipe.lengths]).T
-        found = decay_of(errors, recipe.lengths)
+        fitted = decay_of(errors, recipe.lengths)
         shown = [[float(f"{v:.5g}") for v in line] for line in errors]
-        made.append({
+        rows.append({
             "curvature": c, "lengths": list(recipe.lengths), "errors": shown,
-            "exponent": found.value, "low": found.low, "high": found.high,
+            "exponent": fitted.value, "low": fitted.low, "high": fitted.high,
         })  # fmt: skip
-    return made
+    return rows
 
 
 def curvature_verdict(rows: Sequence[CurvatureRow]) -> CurvatureVerdict:

@@ -58,9 +58,9 @@ class SmootherNet(nn.Module):
     def scores(self, x: Tokens) -> Float[Tensor, "batch examples"]:
         """The scores of the examples at the query."""
         points = x[..., :-1].to(self.key.dtype)
-        seen = torch.cat([points, points.square().sum(-1, keepdim=True)], dim=-1)
-        asked = torch.cat([points[:, -1:], torch.ones_like(points[:, -1:, :1])], dim=-1) @ self.query
-        return (asked @ (seen[:, :-1] @ self.key).mT)[:, 0]
+        lifted = torch.cat([points, points.square().sum(-1, keepdim=True)], dim=-1)
+        query_rows = torch.cat([points[:, -1:], torch.ones_like(points[:, -1:, :1])], dim=-1) @ self.query
+        return (query_rows @ (lifted[:, :-1] @ self.key).mT)[:, 0]
 
     def forward(self, x: Tokens) -> Float[Tensor, " batch"]:
         weights = torch.softmax(self.scores(x), dim=-1)
@@ -119,10 +119,10 @@ class Covered(SampledDomain):
         points = x[:, : self.task.examples, :d]
         place = (points * m).long().clamp(0, m - 1)
         number = (place * m ** torch.arange(d)).sum(dim=-1)
-        seen = torch.zeros(len(x), m**d, dtype=torch.bool).scatter_(
+        occupied = torch.zeros(len(x), m**d, dtype=torch.bool).scatter_(
             1, number, torch.ones_like(number, dtype=torch.bool)
         )
-        return seen.all(dim=1) & ((points >= 0) & (points <= 1)).flatten(1).all(dim=1)
+        return occupied.all(dim=1) & ((points >= 0) & (points <= 1)).flatten(1).all(dim=1)
 
     def __str__(self) -> str:
         return f"a labelled point within {self.radius:.3g} of every point of [0, 1]^{self.task.dimension}"

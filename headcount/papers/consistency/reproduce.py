@@ -13,22 +13,22 @@ from headcount.results.record import Measured, Reproduction, Setting, Stated
 
 def rates(setting: Setting) -> Measured:
     """The claimed exponent of each dimension beside the fastest that noise allows."""
-    found = {(d, "exponent"): (consistency_rate(d).value,) for d in RATE_CLAIM.rows}
+    claimed = {(d, "exponent"): (consistency_rate(d).value,) for d in RATE_CLAIM.rows}
     possible = {(d, "exponent"): (lipschitz_rate(d).value,) for d in RATE_CLAIM.rows}
     note = "at d = 1 with noise 1/2 > 1/3: no estimator has the claimed rate uniformly over Lipschitz functions"
-    return Measured({RATE_CLAIM.title: found, "possible with noise": possible}, notes=(note,))
+    return Measured({RATE_CLAIM.title: claimed, "possible with noise": possible}, notes=(note,))
 
 
 def decays(setting: Setting) -> Measured:
     """The decay of the smoother with noise and without, 95% over repetitions, and the one-sided verdicts."""
     cases = [replace(c, lengths=c.lengths[:4]) for c in (*NOISY, *QUIET)] if setting.quick else (*NOISY, *QUIET)
-    found = [decay(case, repetitions=20) for case in cases]
+    measured_decays = [decay(case, repetitions=20) for case in cases]
     cells = {}
-    for each in found:
+    for each in measured_decays:
         parts = {"decay": each.exponent.value, "low": each.exponent.low, "high": each.exponent.high}
         cells |= {(each.case.name, name): (value,) for name, value in parts.items()}
         cells[each.case.name, "claimed"] = (consistency_rate(each.case.dimension).value,)
-    claims = tuple(_claim(each) for each in found)
+    claims = tuple(_claim(each) for each in measured_decays)
     note = ("smaller: four lengths a case",) if setting.quick else ()
     return Measured({"decay exponents": cells}, claims, {"repetitions": 20, "f": "sin(2 sum x)"}, note)
 
@@ -52,17 +52,17 @@ def curvature(setting: Setting) -> Measured:
     return Measured({"root mean square error by length": cells}, (claim,), setup, (note,))
 
 
-def _claim(found: Decay) -> Stated:
-    claimed = consistency_rate(found.case.dimension).value
+def _claim(measured: Decay) -> Stated:
+    claimed = consistency_rate(measured.case.dimension).value
     side = (
         "not settled"
-        if found.verdict == "not settled"
+        if measured.verdict == "not settled"
         else "below it"
-        if found.exponent.high < claimed
+        if measured.exponent.high < claimed
         else "not below it"
     )
-    ours = f"{found.exponent} over {found.repetitions} repetitions at new points of one smoother: {side}"
-    says = f"{found.case.name}: the error falls at least like t^-{claimed:.3g}"
+    ours = f"{measured.exponent} over {measured.repetitions} repetitions at new points of one smoother: {side}"
+    says = f"{measured.case.name}: the error falls at least like t^-{claimed:.3g}"
     return Stated(says, ours, side == "not below it", statement="ours")
 
 

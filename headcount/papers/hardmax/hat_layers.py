@@ -123,7 +123,7 @@ def split_directions(points: Array, targets: Array, rng: np.random.Generator) ->
     Random draws, then draws around the best one; the origin counts as a point to keep away from, where none lies there.
     """
     sizes = [largest(points), largest(targets)]
-    best, found = -1.0, None
+    best, split = -1.0, None
     centre, spread = np.zeros(points.shape[1]), 1.0
     for _ in range(ROUNDS):
         a = units(centre + spread * rng.standard_normal((DRAWS, len(centre))))
@@ -134,13 +134,13 @@ def split_directions(points: Array, targets: Array, rng: np.random.Generator) ->
         score = (gaps / np.array(sizes)[:, None]).min(axis=0)
         k = int(score.argmax())
         if score[k] > best:
-            best, found = float(score[k]), (a[k], c[k], float(gaps[0, k]), float(gaps[1, k]))
-        assert found is not None
-        centre, spread = found[0], 0.3 * spread if spread < 1 else 0.1
-    assert found is not None
+            best, split = float(score[k]), (a[k], c[k], float(gaps[0, k]), float(gaps[1, k]))
+        assert split is not None
+        centre, spread = split[0], 0.3 * spread if spread < 1 else 0.1
+    assert split is not None
     if best <= SAME * 1e-3:
         raise ValueError(f"no direction keeps the points apart: best gap {best:.1e} of their size")
-    return found
+    return split
 
 
 def apart(points: Array, directions: Array) -> Array:

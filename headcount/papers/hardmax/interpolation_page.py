@@ -152,14 +152,14 @@ def _gaps(built: Built) -> list[float]:
 
 def _key_gaps(built: Built) -> list[float]:
     """The distances of neighbouring keys of the stage whose keys are closest, sorted."""
-    found = []
+    gaps = []
     for stage in built.net.modules():
         if isinstance(stage, Hats) and len(stage.keys) > 1:
             slope = stage.keys.norm(dim=1)  # 1/q
             sign = torch.where(stage.keys @ stage.keys[0] < 0, -1.0, 1.0)
             keys = np.sort((sign * (stage.thresholds[:, 1] + stage.thresholds[:, 2]) / 2 / slope).numpy())
-            found.append(sorted(np.diff(keys).tolist()))
-    return min(found, key=lambda g: g[0], default=[1.0])
+            gaps.append(sorted(np.diff(keys).tolist()))
+    return min(gaps, key=lambda g: g[0], default=[1.0])
 
 
 def _curve(panel: Panel, values: list[float]) -> str:

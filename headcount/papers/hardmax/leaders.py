@@ -62,9 +62,9 @@ def _tag(draft: Draft, data: TokenData, rng: np.random.Generator) -> None:
 
 def mean_error(draft: Draft, data: TokenData) -> Array:
     """The mean's own part of the error, and twice (length + 3) u of the mean size, in whatever order it is summed."""
-    found = np.zeros(data.count)
-    np.add.at(found, data.owner, data.share * (draft.error + 2 * (data.longest + 3) * U * draft.norms))
-    return found
+    errors = np.zeros(data.count)
+    np.add.at(errors, data.owner, data.share * (draft.error + 2 * (data.longest + 3) * U * draft.norms))
+    return errors
 
 
 def _directions(points: Array, rng: np.random.Generator) -> tuple[Array, Array, float]:

@@ -67,8 +67,8 @@ class Attend(nn.Module):
     ) -> Float[Tensor, "batch length dim"]:
         rho, value, product = self.numbers.to(z.dtype)
         if self.even:
-            held = present[..., None].to(z.dtype)
-            return rho * z + value * ((z * held).sum(1, keepdim=True) / held.sum(1, keepdim=True))
+            mask = present[..., None].to(z.dtype)
+            return rho * z + value * ((z * mask).sum(1, keepdim=True) / mask.sum(1, keepdim=True))
         weigh = softmax(1 / temperature) if temperature else hardmax_within(TOLERANCE)
         scores = (product * z @ z.mT).masked_fill(~present[:, None, :], -torch.inf)
         return rho * z + value * (weigh(scores) @ z)
@@ -125,8 +125,8 @@ class NarrowNet(nn.Module):
     def __init__(self, shape: NarrowShape, stages: Sequence[nn.Module] | None = None) -> None:
         super().__init__()
         self.shape = shape
-        made = [_empty(stage, shape.token_dim) for stage in shape.stages] if stages is None else stages
-        self.stages = nn.ModuleList(made)
+        modules = [_empty(stage, shape.token_dim) for stage in shape.stages] if stages is None else stages
+        self.stages = nn.ModuleList(modules)
 
     def forward(
         self, x: Tensor | Sequence[Tensor], present: Bool[Tensor, "batch length"] | None = None

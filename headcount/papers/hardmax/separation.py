@@ -35,23 +35,23 @@ def _resolved(draft: Draft, data: TokenData) -> float:
 def _layer(draft: Draft, data: TokenData, classes: NDArray[np.int64], rng: np.random.Generator) -> None:
     """The best of some hundred draws: it splits a class, joins none, and means end up farthest apart."""
     first, second = _equal_pair(classes)
-    best, found, near = 0.0, None, _resolved(draft, data)
+    best, chosen, near = 0.0, None, _resolved(draft, data)
     for i in range(DRAWS * TRIES):
-        if i >= DRAWS and found is not None:
+        if i >= DRAWS and chosen is not None:
             break
         u, t, w = _draw(draft.points, rng)
         moved = draft.points + np.maximum(draft.points @ u - t, 0.0)[:, None] * w
         score = _score(data.means(moved), classes, first, second, 4 * near)
         if score > best:
-            best, found = score, (u, t, w)
-    if found is None:
+            best, chosen = score, (u, t, w)
+    if chosen is None:
         i, j = data.kept[first], data.kept[second]
         apart = float(np.linalg.norm(np.subtract(*data.means(draft.points)[[first, second]])))
         raise ValueError(
             f"sequences {i} and {j} differ too little for their length: their means lie {apart:.1e} apart, float64 "
             f"resolves {near:.1e} there, and {DRAWS * TRIES} draws of a layer did not split them"
         )
-    u, t, w = found
+    u, t, w = chosen
     draft.feed(u[None], np.array([-t]), w[:, None])
 
 

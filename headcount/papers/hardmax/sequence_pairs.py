@@ -136,18 +136,18 @@ def hausdorff(
     >>> hausdorff(torch.tensor([[[0.0, 0.0]]]), torch.tensor([[[0.0, 0.0], [3.0, 4.0]]])).item()
     5.0
     """
-    here, there = torch.isnan(one).any(-1), torch.isnan(other).any(-1)
+    absent, other_absent = torch.isnan(one).any(-1), torch.isnan(other).any(-1)
     far = (one.nan_to_num()[:, :, None] - other.nan_to_num()[:, None]).norm(dim=-1)
-    out = far.masked_fill(there[:, None, :], torch.inf).amin(2).masked_fill(here, 0.0).amax(1)
-    back = far.masked_fill(here[:, :, None], torch.inf).amin(1).masked_fill(there, 0.0).amax(1)
+    out = far.masked_fill(other_absent[:, None, :], torch.inf).amin(2).masked_fill(absent, 0.0).amax(1)
+    back = far.masked_fill(absent[:, :, None], torch.inf).amin(1).masked_fill(other_absent, 0.0).amax(1)
     return torch.maximum(out, back)
 
 
 def as_pairs(sequences: Any, outputs: Any) -> SequencePairs:
     """Sequences and outputs as a task; one row, or a flat row of numbers, is one output."""
-    for name, given in (("sequences", sequences), ("outputs", outputs)):
-        if not hasattr(given, "__len__") or isinstance(given, str):
-            raise ValueError(f"{name} must be a list of tables of numbers, got {type(given).__name__}")
+    for name, value in (("sequences", sequences), ("outputs", outputs)):
+        if not hasattr(value, "__len__") or isinstance(value, str):
+            raise ValueError(f"{name} must be a list of tables of numbers, got {type(value).__name__}")
     return SequencePairs(tuple(_rows(s) for s in sequences), tuple(_rows(y) for y in outputs))
 
 

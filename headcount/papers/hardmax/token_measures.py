@@ -61,29 +61,29 @@ def token_data(sequences: Sequence[Array], outputs: Sequence[Array]) -> TokenDat
     names = identities(np.concatenate(sequences))
     wanted = identities(np.concatenate(outputs))
     of = np.split(names, np.cumsum(lengths)[:-1])
-    asks = np.split(wanted, np.cumsum([len(y) for y in outputs])[:-1])
-    kept = _distinct(of, asks)
-    parts, shares, owner, rows, asked = [], [], [], [], []
-    for j, i in enumerate(kept):
+    targets_of = np.split(wanted, np.cumsum([len(y) for y in outputs])[:-1])
+    distinct = _distinct(of, targets_of)
+    parts, fractions, owner, rows, target_owner = [], [], [], [], []
+    for j, i in enumerate(distinct):
         first, counts = _first(of[i])
-        target, _ = _first(asks[i])
+        target, _ = _first(targets_of[i])
         if len(first) < len(target):
             raise ValueError(
                 f"sequence {i} has {len(target)} outputs but only {len(first)} distinct tokens; ask for fewer"
             )
         parts.append(np.asarray(sequences[i], dtype=np.float64)[first])
-        shares.append(counts / len(of[i]))
+        fractions.append(counts / len(of[i]))
         rows.append(np.asarray(outputs[i], dtype=np.float64)[target])
         owner += [j] * len(first)
-        asked += [j] * len(target)
-    named = np.concatenate([of[i][_first(of[i])[0]] for i in kept])
+        target_owner += [j] * len(target)
+    named = np.concatenate([of[i][_first(of[i])[0]] for i in distinct])
     return TokenData(
         np.concatenate(parts).reshape(-1, dim),
         np.array(owner),
-        np.concatenate(shares),
+        np.concatenate(fractions),
         np.concatenate(rows),
-        np.array(asked),
-        kept,
+        np.array(target_owner),
+        distinct,
         max(lengths),
         _spread(np.concatenate(sequences), names)[named],
         float(_spread(np.concatenate(outputs), wanted).max()),
@@ -128,25 +128,25 @@ def _checked(sequences: Sequence[Array], outputs: Sequence[Array]) -> int:
     return dim
 
 
-def _distinct(of: Sequence[NDArray[np.int64]], asks: Sequence[NDArray[np.int64]]) -> tuple[int, ...]:
-    seen: dict[frozenset[tuple[int, Fraction]], int] = {}
+def _distinct(of: Sequence[NDArray[np.int64]], targets_of: Sequence[NDArray[np.int64]]) -> tuple[int, ...]:
+    first_of: dict[frozenset[tuple[int, Fraction]], int] = {}
     for i, names in enumerate(of):
         measure = frozenset((k, Fraction(c, len(names))) for k, c in Counter(names.tolist()).items())
-        first = seen.setdefault(measure, i)
-        if set(asks[first].tolist()) != set(asks[i].tolist()):
+        first = first_of.setdefault(measure, i)
+        if set(targets_of[first].tolist()) != set(targets_of[i].tolist()):
             raise ValueError(
                 f"sequences {first} and {i} hold the same tokens in the same proportions (to 1e-9 of the largest), "
                 f"so no attention without positions tells them apart; give them the same outputs, or drop one"
             )
-    return tuple(seen.values())
+    return tuple(first_of.values())
 
 
 def _spread(rows: Array, names: NDArray[np.int64]) -> Array:
     """Twice the distance from the first row of each name to the farthest of the same name."""
     _, first = np.unique(names, return_index=True)
-    found = np.zeros(len(first))
-    np.maximum.at(found, names, np.linalg.norm(rows - rows[first[names]], axis=1))
-    return 2 * found
+    distances = np.zeros(len(first))
+    np.maximum.at(distances, names, np.linalg.norm(rows - rows[first[names]], axis=1))
+    return 2 * distances
 
 
 def _first(names: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

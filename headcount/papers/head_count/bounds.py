@@ -143,12 +143,12 @@ def _of_the_target(
     target: Structure | None, heads: int, retrievals: int, score: str, says: str
 ) -> tuple[Hypothesis, Hypothesis, Hypothesis]:
     """Heads too few; plain maxima over enough positions; and scores of the kind that the proof asks for."""
-    share, quarter = (1, "the whole sequence") if score == "linear" else (4, "a quarter of the positions")
+    divisor, quarter = (1, "the whole sequence") if score == "linear" else (4, "a quarter of the positions")
     plain = known = None
     if target is not None:
         parts = target.retrievals
         plain = all(r.order == r.rank == 1 and not r.after and not r.offset and not r.beside for r in parts) and all(
-            share * (r.window or target.length) >= target.length for r in parts
+            divisor * (r.window or target.length) >= target.length for r in parts
         )
         scores = {r.score for r in parts}
         known = None if scores <= {"", score} and "" in scores else scores == {score}

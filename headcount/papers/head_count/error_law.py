@@ -58,13 +58,13 @@ def fit_error_law(errors: Mapping[tuple[int, int], float], delta: float | None =
         return _at(delta, heads, lengths, np.log(values))
     grid = np.linspace(0, 1.5, 31)
     best = min(grid, key=lambda d: _at(d, heads, lengths, np.log(values)).gap)
-    found = minimize_scalar(
+    solution = minimize_scalar(
         lambda d: _at(d, heads, lengths, np.log(values)).gap,
         bounds=(max(0, best - 0.05), best + 0.05),
         method="bounded",
         options={"xatol": 1e-6},
     )
-    return _at(float(found.x), heads, lengths, np.log(values))
+    return _at(float(solution.x), heads, lengths, np.log(values))
 
 
 def fixed_law(errors: Mapping[tuple[int, int], float], rate: float, delta: float) -> ErrorLaw:
@@ -89,5 +89,5 @@ def _least_deviation(design: Float[np.ndarray, "cells numbers"], target: Float[n
     sides = np.block([[design, -np.eye(count)], [-design, -np.eye(count)]])
     cost = np.concatenate([np.zeros(numbers), np.ones(count)])
     bounds = [(None, None)] * numbers + [(0, None)] * count
-    found = linprog(cost, A_ub=sides, b_ub=np.concatenate([target, -target]), bounds=bounds, method="highs")
-    return [float(v) for v in found.x[:numbers]]
+    solution = linprog(cost, A_ub=sides, b_ub=np.concatenate([target, -target]), bounds=bounds, method="highs")
+    return [float(v) for v in solution.x[:numbers]]

@@ -15,11 +15,11 @@ def _numbers(text: str) -> tuple[tuple[float, ...], ...]:
 def _table(name: str, transition: int, text: str, spread: str | None = None) -> Published:
     values = _numbers(text)
     rows = tuple(range(1, len(values) + 1))
-    given = None if spread is None else _numbers(spread)
+    spreads = None if spread is None else _numbers(spread)
     # Table 2 gives means over seeds; the others a single number, which the paper says is the smallest over seeds.
     return Published(
-        name, Source("yu2025heads", name), "heads", rows, "length", LENGTHS, values, given,
-        sums_up=min if given is None else mean, transition=transition,
+        name, Source("yu2025heads", name), "heads", rows, "length", LENGTHS, values, spreads,
+        sums_up=min if spreads is None else mean, transition=transition,
     )  # fmt: skip
 
 

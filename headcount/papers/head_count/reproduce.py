@@ -99,10 +99,10 @@ def adopt(study: Study, setting: Setting) -> int:
     store = Store.open(setting.folder / "synthetic", create=True)
     rows = {row["run"]: row for row in study}
     wanted = {m.run(g.recipe): m.content(g.recipe) for g in GRIDS.values() for m in g.sweep().members}
-    found = [(run, wanted[run], row) for run, row in rows.items() if run in wanted]
-    if found:
-        store.add(found, study.environment)
-    return len(found)
+    adopted = [(run, wanted[run], row) for run, row in rows.items() if run in wanted]
+    if adopted:
+        store.add(adopted, study.environment)
+    return len(adopted)
 
 
 def joint_sweep(setting: Setting, names: Sequence[str] = ("table-2", "table-3", "table-4")) -> None:
@@ -277,8 +277,8 @@ def reversal_score(setting: Setting) -> Measured:
     return Measured(tables, tuple(claims), {"resamples": 2000}, (WRONG,))
 
 
-def _heads(found: list[int]) -> str:
-    return f"h = {', '.join(map(str, found))}" if found else "no h"
+def _heads(counts: list[int]) -> str:
+    return f"h = {', '.join(map(str, counts))}" if counts else "no h"
 
 
 def _published_scores() -> dict[tuple[Any, Any], tuple[float, ...]]:

@@ -108,9 +108,9 @@ class InContext:
         if self.noise:
             labels = labels + self.noise * gaussian(tuple(truth.shape), generator=generator, dtype=dtype)
         labels[:, self.examples :] = 0
-        asked = torch.zeros_like(labels)
-        asked[:, self.examples :] = 1
-        tokens = torch.cat([x, labels[..., None], asked[..., None]], dim=-1)
+        query_mask = torch.zeros_like(labels)
+        query_mask[:, self.examples :] = 1
+        tokens = torch.cat([x, labels[..., None], query_mask[..., None]], dim=-1)
         return tokens, truth[:, self.examples :]
 
     def _inputs(self, batch: int, total: int, generator: torch.Generator | None, dtype: torch.dtype) -> Tensor:

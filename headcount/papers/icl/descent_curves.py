@@ -66,9 +66,12 @@ def descent_curve(
     sigma = np.array(spectrum.values(dimension))
     x = np.random.default_rng(seed).standard_normal((contexts, examples, dimension)) * np.sqrt(sigma)
     values, vectors = np.linalg.eigh(np.einsum("cki,ckj->cij", x, x) / examples)
-    seen = np.einsum("cij,i->cj", vectors**2, sigma)  # v_j^T Sigma v_j: the matrices commute with S, so this is enough
+    projected = np.einsum(
+        "cij,i->cj", vectors**2, sigma
+    )  # v_j^T Sigma v_j: the matrices commute with S, so this is enough
     errors = [
-        ((1 - rates(values, depth)[:, None] * values) ** (2 * depth) * seen).sum(1) / sigma.sum() for depth in depths
+        ((1 - rates(values, depth)[:, None] * values) ** (2 * depth) * projected).sum(1) / sigma.sum()
+        for depth in depths
     ]
     means, medians = (tuple(float(f(e)) for e in errors) for f in (np.mean, np.median))
     return DescentCurve(tuple(depths), means, medians)
@@ -82,12 +85,12 @@ def ridge_curve(
     Of w ~ N(0, I/d) the context leaves the covariance noise^2 (X^T X + d noise^2 I)^(-1); its trace over tr(I/d) = 1 is
     the error.
     """
-    generator, made = np.random.default_rng(seed), []
+    generator, errors = np.random.default_rng(seed), []
     for k in examples:
         x = generator.standard_normal((contexts, k, dimension))
         gram = np.einsum("cki,ckj->cij", x, x) + dimension * noise**2 * np.eye(dimension)
-        made.append(float(noise**2 * np.trace(np.linalg.inv(gram), axis1=1, axis2=2).mean()))
-    return tuple(made)
+        errors.append(float(noise**2 * np.trace(np.linalg.inv(gram), axis1=1, axis2=2).mean()))
+    return tuple(errors)
 
 
 def plateau(spectrum: Spectrum, depth: int, *, dimension: int = 4) -> float:

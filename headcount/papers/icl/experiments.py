@@ -182,7 +182,7 @@ def train_readers(cell: ReaderCell, recipe: ReaderRecipe, device: str = "cpu") -
     ]
     outcome = train(members, recipe.training, device=device, data=partial(Contexts, cell, recipe))
     sizes = (len(cell.tasks), len(recipe.seeds), len(recipe.rates))
-    half, whole = (
+    validated, tested = (
         torch.tensor([row.get(name) for row in outcome.rows], dtype=torch.float64).view(sizes).mT.tolist()
         for name in ("validation_nmse", "nmse")
     )
@@ -200,8 +200,8 @@ def train_readers(cell: ReaderCell, recipe: ReaderRecipe, device: str = "cpu") -
             "noise": task.noise,
             "rates": list(recipe.rates),
             "seeds": list(recipe.seeds),
-            "validation": half[t],
-            "nmse": whole[t],
+            "validation": validated[t],
+            "nmse": tested[t],
         }
         for t, task in enumerate(cell.tasks)
     ]
@@ -254,7 +254,7 @@ class Contexts:
     def columns(self, final: dict[str, list[float]], means: Means, curve: Curve) -> list[dict[str, object]]:
         """The relative errors of the validation and of the test contexts, to five digits."""
         both = zip(*(_relative(means(part)).tolist() for part in ("validation", "test")), strict=True)
-        return [{"validation_nmse": _short(half), "nmse": _short(whole)} for half, whole in both]
+        return [{"validation_nmse": _short(validated), "nmse": _short(tested)} for validated, tested in both]
 
     def _batch(self, tokens: Tensor, truth: Tensor) -> ContextBatch:
         return ContextBatch(self._spread(tokens), self._spread(truth), self.cell.examples)
@@ -281,17 +281,17 @@ def _relative(means: Mapping[str, Tensor]) -> Float[Tensor, " models"]:
 
 def exponent_study(rows: Sequence[ReaderRow], attention: str, levels: int, column: str) -> Study:
     """The rows along one axis, depth, width or length, each cell at the rate best on its validation contexts."""
-    mine = [r for r in rows if (r["study"], r["attention"], r["levels"]) == ("exponents", attention, levels)]
+    of_kind = [r for r in rows if (r["study"], r["attention"], r["levels"]) == ("exponents", attention, levels)]
     base = {"depth": 4, "width": 32, "length": 32}
-    sizes = [{"depth": r["depth"], "width": r["width"], "length": r["examples"]} for r in mine]
-    along = [r for r, s in zip(mine, sizes, strict=True) if all(s[c] == v for c, v in base.items() if c != column)]
+    sizes = [{"depth": r["depth"], "width": r["width"], "length": r["examples"]} for r in of_kind]
+    along = [r for r, s in zip(of_kind, sizes, strict=True) if all(s[c] == v for c, v in base.items() if c != column)]
     seeds = tuple(as_row(seed, "a row") for row in along for seed in _by_seed(row))
     return Study(seeds, name=f"{attention}, level {levels}")
 
 
 def shape_study(rows: Sequence[ReaderRow]) -> list[ShapeCell]:
     """By covariance and context: the median error of every shape at its best rate, and its extremes over seeds."""
-    made = []
+    cells = []
     for row in (r for r in rows if r["study"] == "shapes"):
         errors = sorted(seed["nmse"] for seed in _by_seed(row))
         cell: ShapeCell = {
@@ -306,8 +306,8 @@ def shape_study(rows: Sequence[ReaderRow]) -> list[ShapeCell]:
             "diverged": sum(error >= LOST for error in errors),
             "rate at edge": best_rate(row) in (0, len(row["rates"]) - 1),
         }
-        made.append(cell)
-    return made
+        cells.append(cell)
+    return cells
 
 
 def tiny(cell: ReaderCell) -> ReaderCell:

@@ -18,7 +18,7 @@ AXES = {"depth": "depth", "width": "width", "length": "context"}
 
 def measured_laws(rows: Sequence[ReaderRow]) -> dict[tuple[str, int, str], PowerLaw]:
     """The law with a floor of every attention, level and axis that has enough cells, against 1 / (2 (h + 1))."""
-    found = {}
+    laws = {}
     kinds = dict.fromkeys((r["attention"], r["levels"]) for r in rows if r["study"] == "exponents")
     for attention, levels in kinds:
         for axis in AXES:
@@ -26,8 +26,8 @@ def measured_laws(rows: Sequence[ReaderRow]) -> dict[tuple[str, int, str], Power
             if study.rows and len(study.values(axis)) >= 3:
                 claimed = icl_exponent(levels).value
                 law = power_law(study, axis, predicted=claimed)
-                found[attention, levels, axis] = law
-    return found
+                laws[attention, levels, axis] = law
+    return laws
 
 
 ClaimRow = TypedDict(
@@ -67,7 +67,7 @@ class ContrastRow(TypedDict):
 
 def claims_table(rows: Sequence[ReaderRow]) -> list[ClaimRow]:
     """One row for each attention, level and axis: the claimed exponent, the measured one with its interval, verdict."""
-    made = []
+    table = []
     for (attention, levels, axis), law in measured_laws(rows).items():
         claim = law.judged(Comparison(f"{law.predicted:g}", "summary"))
         assert claim is not None
@@ -89,8 +89,8 @@ def claims_table(rows: Sequence[ReaderRow]) -> list[ClaimRow]:
             "verdict": claim.word,
             "claim": claim,
         }
-        made.append(row)
-    return made
+        table.append(row)
+    return table
 
 
 BEST = "the networks are near the best answer there is, and any learner that is has this curve"
@@ -120,25 +120,25 @@ def shape_contrast(rows: Sequence[ReaderRow]) -> list[ContrastRow]:
     `gain` is the median error of the flattest shape over that of the best one.
     """
     cells = shape_study(rows)
-    made = []
+    contrasts = []
     for covariance, length in dict.fromkeys((c["covariance"], c["length"]) for c in cells):
-        mine = sorted(
+        shapes = sorted(
             (c for c in cells if (c["covariance"], c["length"]) == (covariance, length)), key=lambda c: c["depth"]
         )
-        best = min(mine, key=lambda c: c["median"])
+        best = min(shapes, key=lambda c: c["median"])
         row: ContrastRow = {
             "covariance": covariance,
             "examples": length,
             "depth": best["depth"],
             "width": best["width"],
-            "flat": mine[0]["median"],
+            "flat": shapes[0]["median"],
             "best": best["median"],
-            "gain": mine[0]["median"] / best["median"],
-            "shapes": [(c["depth"], c["width"], c["median"]) for c in mine],
-            "edges": [c["rate at edge"] for c in mine],
+            "gain": shapes[0]["median"] / best["median"],
+            "shapes": [(c["depth"], c["width"], c["median"]) for c in shapes],
+            "edges": [c["rate at edge"] for c in shapes],
         }
-        made.append(row)
-    return made
+        contrasts.append(row)
+    return contrasts
 
 
 def contrast_words(rows: Sequence[ContrastRow]) -> str:

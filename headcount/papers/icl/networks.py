@@ -63,8 +63,8 @@ class DescentNet(nn.Module):
     def forward(self, x: Contexts) -> Float[Tensor, " batch"]:
         stream = x.to(self.score.dtype)
         for _ in range(self.shape.layers):
-            seen = stream @ self.score
-            weights = seen @ seen[:, :-1].mT / (x.shape[1] - 1)
+            projected = stream @ self.score
+            weights = projected @ projected[:, :-1].mT / (x.shape[1] - 1)
             stream = stream + weights @ (stream[:, :-1] @ self.value) @ self.write
         return -stream[:, -1, self.shape.dimension]
 

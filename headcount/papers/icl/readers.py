@@ -81,9 +81,9 @@ class ReaderShape:
         """Every parameter by name: its shape, and the deviation of its first values (0: zeros, -1: ones)."""
         w, d = self.embed_dim, self.token_dim
         out = 1 / math.sqrt(2 * self.depth)  # what a layer adds to the stream, so that the whole keeps its size
-        made: dict[str, tuple[tuple[int, ...], float]] = {"embed": ((d, w), d**-0.5), "start": ((w,), 0.0)}
+        parameters: dict[str, tuple[tuple[int, ...], float]] = {"embed": ((d, w), d**-0.5), "start": ((w,), 0.0)}
         for i in range(self.depth):
-            made |= {
+            parameters |= {
                 f"{i}.read": ((w, 3 * w), w**-0.5),
                 f"{i}.write": ((w, w), out * w**-0.5),
                 f"{i}.norm": ((w,), -1.0),
@@ -91,7 +91,7 @@ class ReaderShape:
                 f"{i}.bias": ((4 * w,), 0.0),
                 f"{i}.outer": ((4 * w, w), out * (4 * w) ** -0.5),
             }
-        return {**made, "answer": ((w, 1), 0.1 * w**-0.5)}
+        return {**parameters, "answer": ((w, 1), 0.1 * w**-0.5)}
 
     def tensors(self) -> dict[str, tuple[int, ...]]:
         """Every parameter by name, with its size."""
@@ -185,8 +185,8 @@ def answers(
 def _attended(shape: ReaderShape, p: Stacked, i: int, x: Tensor, batch: int, examples: int) -> Tensor:
     models, rows, width = x.shape
     # Linear attention reads the stream as it is, for a step of descent knows the scale; softmax reads it normed.
-    seen = x if shape.attention == "linear" else _normed(x)
-    three = (seen @ p[f"{i}.read"]).view(models * batch, rows // batch, 3, width)
+    inputs = x if shape.attention == "linear" else _normed(x)
+    three = (inputs @ p[f"{i}.read"]).view(models * batch, rows // batch, 3, width)
     q, k, v = three.unbind(2)
     mixed = ATTENTIONS[shape.attention](q, k[:, :examples], v[:, :examples])
     return mixed.reshape(models, rows, width) @ p[f"{i}.write"]

@@ -73,13 +73,15 @@ def trained(setting: Setting) -> Measured:
 
 def verdict_claims(rows: list[ReaderRow]) -> tuple[Stated, ...]:
     """The claimed exponent of each level beside every measured one, and the contrast of covariances where trained."""
-    table, made = claims_table(rows), []
+    table, claims = claims_table(rows), []
     for levels in dict.fromkeys(line["levels"] for line in table):
-        mine = [line for line in table if line["levels"] == levels]
+        of_level = [line for line in table if line["levels"] == levels]
         ours = "; ".join(f"{m['attention']} {m['axis']} {m['exponent']:.2g} [{m['low']:.2g}, {m['high']:.2g}] "
-                         f"{m['verdict']}" for m in mine)  # fmt: skip
-        says = f"the error of level {levels} falls with exponent {mine[0]['claimed']:.4g} in depth, width and context"
-        made.append(Stated(says, ours, all(m["verdict"] == "consistent" for m in mine)))
+                         f"{m['verdict']}" for m in of_level)  # fmt: skip
+        says = (
+            f"the error of level {levels} falls with exponent {of_level[0]['claimed']:.4g} in depth, width and context"
+        )
+        claims.append(Stated(says, ours, all(m["verdict"] == "consistent" for m in of_level)))
     contrast = {(c["covariance"], c["examples"]): c for c in shape_contrast(rows)}
     if contrast:
         longest = max(k for _, k in contrast)
@@ -87,17 +89,17 @@ def verdict_claims(rows: list[ReaderRow]) -> tuple[Stated, ...]:
         gains = f"isotropic {flat['gain']:.3g}, rotated {rotated['gain']:.3g}"
         ours = f"gain of the best shape over one layer at k = {longest}: {gains}"
         says = "at a long context depth helps where covariances rotate, more than where they do not"
-        made.append(Stated(says, ours, rotated["gain"] > 2 * flat["gain"]))
-    return tuple(made)
+        claims.append(Stated(says, ours, rotated["gain"] > 2 * flat["gain"]))
+    return tuple(claims)
 
 
 def _errors(rows: list[ReaderRow]) -> dict[tuple[Any, Any], tuple[float, ...]]:
-    found = {}
+    errors = {}
     for row in rows:
         task = f"level {row['levels']}" if row["study"] == "exponents" else row["covariance"]
         column = f"L{row['depth']} d{row['width']} k{row['examples']}"
-        found[f"{task}, {row['attention']}", column] = tuple(row["nmse"][best_rate(row)])
-    return found
+        errors[f"{task}, {row['attention']}", column] = tuple(row["nmse"][best_rate(row)])
+    return errors
 
 
 ICL = (

@@ -163,8 +163,8 @@ def _moved_to(model: Staged, state: Mapping[str, float | list[float] | list[list
 
 def groups_row(model: Staged) -> GroupsRow:
     """The three groups as fields: shares of the sets, own-lag weights, scale."""
-    shares = {",".join(map(str, lags)): share for lags, share in model.shares.items()}
-    return {"scale": float(model.classifier), "own": model.copier[:, 0].tolist(), "shares": shares}
+    weights = {",".join(map(str, lags)): weight for lags, weight in model.shares.items()}
+    return {"scale": float(model.classifier), "own": model.copier[:, 0].tolist(), "shares": weights}
 
 
 def selection_rows(

@@ -78,11 +78,11 @@ class MatchedMean:
     def sample(
         self, batch: int, *, generator: torch.Generator | None = None, dtype: torch.dtype = torch.float32
     ) -> tuple[Float[Tensor, "batch length token_dim"], Float[Tensor, " batch"]]:
-        kept: list[Tensor] = []
-        while sum(map(len, kept)) < batch:
+        matched: list[Tensor] = []
+        while sum(map(len, matched)) < batch:
             x = self.chain.sample(batch, generator=generator, dtype=dtype).x
-            kept.append(x[~unmatched(x, self.chain.parents)])
-        x = torch.cat(kept)[:batch]
+            matched.append(x[~unmatched(x, self.chain.parents)])
+        x = torch.cat(matched)[:batch]
         return x, self(x)
 
 
@@ -183,8 +183,8 @@ def _certificate(task: NGram, beta: float, sharpness: float) -> Certificate:
         Term("unequal copies", math.tanh(spread / 4), f"matches score within {spread:.3g} of each other"),
         Term("rounding", rounding, "float64: scores to a few units of their size, sums of n weights"),
     )
-    said = ("one-hot letters whose last pattern occurred before (m >= 1)", f"length {n}")
-    return Certificate(terms, Source("chen2024induction", "generalised induction head"), said)
+    hypotheses = ("one-hot letters whose last pattern occurred before (m >= 1)", f"length {n}")
+    return Certificate(terms, Source("chen2024induction", "generalised induction head"), hypotheses)
 
 
 def _number(rows: Float[Tensor, "batch vocab"]) -> Float[Tensor, " batch"]:

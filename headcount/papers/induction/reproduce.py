@@ -39,8 +39,8 @@ def curve_measured(rows: Sequence[Mapping[str, Any]], base: ChainRun) -> Measure
     own = {f"lag {h + 1}": tuple(r["own"][h] for r in by_step[last]) for h in range(base.heads)}
     tables["own-lag weights at the end"] = {(last, name): values for name, values in own.items()}
     setup = {"training": base.training, "validation": base.validation, "steps": last, "seeds": seeds, "rate": 1}
-    whole = (base.training, last) == (9000, 50000)
-    notes = () if whole else (f"smaller: {base.training} sequences and {last} steps of 50000",)
+    full_size = (base.training, last) == (9000, 50000)
+    notes = () if full_size else (f"smaller: {base.training} sequences and {last} steps of 50000",)
     return Measured(tables, _stages(by_step), setup, notes)
 
 
@@ -50,12 +50,12 @@ def _stages(by_step: Mapping[int, Sequence[Mapping[str, Any]]]) -> tuple[Stated,
     late = [ends[row["seed"]] for row in early]
     steps = sorted({row["step"] for row in late})
     came = f"after {steps[0]} steps" if len(steps) == 1 else f"after {steps[0]} to {steps[-1]} steps, by seed"
-    shares = [row["shares"]["1,2"] for row in early]
+    weights = [row["shares"]["1,2"] for row in early]
     moved = max(abs(w - 3.0) for row in early for w in row["own"])
     idle = max(abs(row["own"][2] - 3.0) for row in late)
     return (
-        Stated("the selector finds the parents first", f"after 10 steps the share of {{1,2}} is {min(shares):.3f} or "
-              f"more, and no head has moved by more than {moved:.3f}", min(shares) > 0.98 and moved < 0.05),
+        Stated("the selector finds the parents first", f"after 10 steps the share of {{1,2}} is {min(weights):.3f} or "
+              f"more, and no head has moved by more than {moved:.3f}", min(weights) > 0.98 and moved < 0.05),
         Stated("only heads whose lag is chosen concentrate", f"{came} the third head moved by at most {idle:.1e}, "
               f"others to {median(r['own'][0] for r in late):.2f} and {median(r['own'][1] for r in late):.2f}",
               idle < 1e-3),
@@ -74,8 +74,8 @@ def selection(setting: Setting) -> Measured:
     tables: dict[str, dict[tuple[Any, Any], tuple[float, ...]]] = {"share of the information set": {}, "margin": {}}
     for r in rows:
         key = (",".join(map(str, r["parents"])), r["concentration"])
-        share = r["share"] if r["agrees"] else 0.0
-        tables["share of the information set"][key] = (*tables["share of the information set"].get(key, ()), share)
+        weight = r["share"] if r["agrees"] else 0.0
+        tables["share of the information set"][key] = (*tables["share of the information set"].get(key, ()), weight)
         tables["margin"][key] = (r["margin"],)
     tables["full model, share of {1,2}"] = {
         (f"randomness {t:g}", f"{full[0]['steps']} steps"): tuple(

@@ -182,10 +182,10 @@ class Staged:
 
     def _agreement(self, head: int, data: ChainTables) -> Float[Tensor, " kinds"]:
         copies = _copies(self.copier[head], data.vocab)
-        asked, held = copies, copies
+        queries, keys = copies, copies
         if self.learnt is not None:
-            asked, held = copies @ self.learnt.query[head].T, copies @ self.learnt.key[head].T
-        table = torch.relu(asked @ held.T).flatten()
+            queries, keys = copies @ self.learnt.query[head].T, copies @ self.learnt.key[head].T
+        table = torch.relu(queries @ keys.T).flatten()
         return _looked_up(table, data.query[head] * len(copies) + data.key[head])
 
 

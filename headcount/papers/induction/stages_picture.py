@@ -32,11 +32,11 @@ def lengths_picture(rows: Rows, *, narrow: bool = False) -> Figure:
     values = [row[name] for row in rows for name in ("model_accuracy", "kernel_accuracy")]
     parts = []
     for frame, alpha in zip(places, kinds, strict=True):
-        mine = [row for row in rows if row["concentration"] == alpha]
-        panel = _over([row["length"] for row in mine], plain_panel(frame, (0, 1), values))
-        parts.append(panel.axes + panel.title(f"concentration {alpha:g}") + _ticks(panel, mine, "length"))
+        of_concentration = [row for row in rows if row["concentration"] == alpha]
+        panel = _over([row["length"] for row in of_concentration], plain_panel(frame, (0, 1), values))
+        parts.append(panel.axes + panel.title(f"concentration {alpha:g}") + _ticks(panel, of_concentration, "length"))
         for i, name in enumerate(("model", "posterior", "kernel")):
-            points = [(row["length"], row[f"{name}_accuracy"]) for row in mine]
+            points = [(row["length"], row[f"{name}_accuracy"]) for row in of_concentration]
             parts.append(panel.line(points, f"line ks{i}") + panel.marks(points, i, size=3.0))
         parts.append(legend(("trained at 100", "posterior", "true kernel"), frame.right - 118, frame.bottom - 44))
     return figure_of(parts, width=width, height=height, title="Other lengths", words=words)

@@ -165,9 +165,11 @@ def _cheap_shapes(task: Any, max_layers: int, max_heads: int, eps: float) -> Ite
 
 def _constructed(task: Any, max_layers: int, max_heads: int) -> Iterator[Architecture]:
     """The shapes of certified networks, within the limits."""
-    for made in blueprints(task):
-        if len(made.layers) <= max_layers and max(heads for heads, _ in made.layers) <= max_heads:
-            yield Architecture(made.layers, positions=POSITIONS * made.positions, embed_dim=made.embed_dim)
+    for blueprint in blueprints(task):
+        if len(blueprint.layers) <= max_layers and max(heads for heads, _ in blueprint.layers) <= max_heads:
+            yield Architecture(
+                blueprint.layers, positions=POSITIONS * blueprint.positions, embed_dim=blueprint.embed_dim
+            )
 
 
 def _staircase(
@@ -272,14 +274,14 @@ def _reason(choice: Choice, best: Choice) -> str:
     if choice is best:
         return choice.prediction.limiting
     ratio = choice.parameters / best.parameters
-    mine, other = choice.architecture, best.architecture
+    own, reference = choice.architecture, best.architecture
     causes = [
         text
         for text, holds in (
-            ("a wider state", mine.embed_dim > other.embed_dim),
-            ("more layers", mine.depth > other.depth),
+            ("a wider state", own.embed_dim > reference.embed_dim),
+            ("more layers", own.depth > reference.depth),
             ("a larger exponent", choice.prediction.exponent > best.prediction.exponent),
-            ("position features", mine.positions > other.positions),
+            ("position features", own.positions > reference.positions),
         )
         if holds
     ]

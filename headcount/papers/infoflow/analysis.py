@@ -81,9 +81,9 @@ def _by_place(r: Retrieval, structure: Structure) -> bool:
 
 def uncompared(structure: Structure, arch: Architecture) -> Retrieval | None:
     """A retrieval of order above 2 with more comparisons to make than the heads make: they are left to the read-out."""
-    made = comparisons_made(arch.layers, structure.length)
+    comparisons = comparisons_made(arch.layers, structure.length)
     for r in structure.retrievals:
-        if r.order > 2 and made < comparisons_needed(r.window or structure.length, r.order):
+        if r.order > 2 and comparisons < comparisons_needed(r.window or structure.length, r.order):
             return r
     return None
 
@@ -135,24 +135,24 @@ def _everything(structure: Structure, arch: Architecture) -> Analysis:
     channel = _channel(arch)
     short = uncompared(structure, arch) is not None
     cost = Cost(aggregated=decoding_exponent(numbers, channel), compared=not short)
-    whole = numbers == structure.length * structure.token_dim or any(r.order for r in structure.retrievals)
-    return Analysis((), ((),) * arch.depth, cost, numbers, channel, whole)
+    all_tokens = numbers == structure.length * structure.token_dim or any(r.order for r in structure.retrievals)
+    return Analysis((), ((),) * arch.depth, cost, numbers, channel, all_tokens)
 
 
 def _read(retrievals: list[Retrieval], structure: Structure) -> int:
     """How many numbers must pass: of tokens that matter whole all of them, of others the scores that are their own."""
     length, d = structure.length, structure.token_dim
     used = {name for r in structure.retrievals for name in r.after}
-    whole = scores = 0
+    tokens = scores = 0
     for r in retrievals:
         numbers = d if r.name in used else r.numbers(d)
         if length == 1 and r.order:
             scores += r.count
         elif r.positions or numbers == d:
-            whole += len(r.positions) or (r.window or length) * _seen(r)
+            tokens += len(r.positions) or (r.window or length) * _seen(r)
         else:
             scores += (r.window or length) * min(d, r.count * numbers)
-    return min(length * d, min(length, whole) * d + scores)
+    return min(length * d, min(length, tokens) * d + scores)
 
 
 def _seen(r: Retrieval | Demand) -> int:
@@ -219,9 +219,9 @@ def _placed(
     for chain in (cheap, [Limits(e, e) for e in steps]):
         worse = best.cost.cheap and chain is not cheap
         within = [] if worse else [limits for limits in chain if _no_worse(limits, best, chain is cheap)]
-        found = _first_fit(structure, arch, demands, gathered, within)
-        if found is not None:
-            limits, placed = found
+        fit = _first_fit(structure, arch, demands, gathered, within)
+        if fit is not None:
+            limits, placed = fit
             shared = Fraction(1) if chain is cheap else limits.separated
             channel = min(arch.embed_dim, placed.spare) if gathered else 0
             aggregated = decoding_exponent(gathered, channel) if gathered else Fraction(1)
@@ -240,15 +240,15 @@ def _first_fit(
     structure: Structure, arch: Architecture, demands: tuple[Demand, ...], gathered: int, chain: list[Limits]
 ) -> tuple[Limits, ActSchedule] | None:
     """The tightest limits of a chain, from tight to loose, within which the demands fit."""
-    found, low, high = None, 0, len(chain)
+    fit, low, high = None, 0, len(chain)
     while low < high:
-        middle = (low + high) // 2 if found else high - 1
+        middle = (low + high) // 2 if fit else high - 1
         placed = _fitted(structure, arch, demands, gathered, chain[middle])
         if placed is None:
             low = middle + 1
         else:
-            found, high = (chain[middle], placed), middle
-    return found
+            fit, high = (chain[middle], placed), middle
+    return fit
 
 
 def _exponents(structure: Structure, arch: Architecture, demands: tuple[Demand, ...], gathered: int) -> list[Fraction]:

@@ -68,16 +68,16 @@ def sharings(task: PairMax) -> tuple[Sharing, ...]:
     Two groups of look-ups are joined at a time, those that cost least; a token asks for the one of its group that it
     serves best, |A^T x| / |A| as the left of a pair or |A x| / |A| as the right, whichever side is better for all.
     """
-    found, task = [], task.intrinsic()
+    shared, task = [], task.intrinsic()
     if not 1 < len(task.matrices) <= MOST:
         return ()
     task = replace(task, length=min(task.length, LONGEST))
     scores = _Scores.of(task)
     groups: tuple[tuple[int, ...], ...] = tuple((k,) for k in range(len(task.matrices)))
-    while len(groups) > 1 and (not found or found[-1].nmse <= ENOUGH):
+    while len(groups) > 1 and (not shared or shared[-1].nmse <= ENOUGH):
         groups = min(_joined(groups), key=scores.missed)
-        found.append(Sharing(len(groups), groups, scores.missed(groups), scores.worst(groups)))
-    return tuple(found)
+        shared.append(Sharing(len(groups), groups, scores.missed(groups), scores.worst(groups)))
+    return tuple(shared)
 
 
 def _joined(groups: tuple[tuple[int, ...], ...]) -> Iterator[tuple[tuple[int, ...], ...]]:
@@ -120,16 +120,16 @@ class _Scores:
         if group not in self.known:
             sides = itertools.product((0, 1), repeat=len(group))
             tried = (self._gap(tuple(zip(group, side, strict=True))) for side in sides)
-            self.known[group] = min(tried, key=lambda found: found[0])
+            self.known[group] = min(tried, key=lambda gap: gap[0])
         return self.known[group]
 
-    def _gap(self, asked: tuple[tuple[int, int], ...]) -> tuple[float, Tensor]:
+    def _gap(self, assignment: tuple[tuple[int, int], ...]) -> tuple[float, Tensor]:
         """The share of the variance that one way of asking misses, and what it misses of every sample."""
-        chosen = torch.stack([self.worth[k][side] for k, side in asked], dim=-1).argmax(dim=-1)
+        chosen = torch.stack([self.worth[k][side] for k, side in assignment], dim=-1).argmax(dim=-1)
         lost = torch.zeros(len(self.full), dtype=self.full.dtype)
-        for number, (k, side) in enumerate(asked):
-            found = self.best[k][side].masked_fill(chosen != number, -torch.inf).amax(dim=1)
-            lost = lost + self.full[:, k] - found.maximum(self.least[k])
+        for number, (k, side) in enumerate(assignment):
+            reached = self.best[k][side].masked_fill(chosen != number, -torch.inf).amax(dim=1)
+            lost = lost + self.full[:, k] - reached.maximum(self.least[k])
         return (float(lost.var()) / self.variance if self.variance else 1.0), lost
 
 
@@ -137,9 +137,9 @@ def _ends(x: Tensor, matrix: Tensor, at_once: int) -> Sides:
     """The best that each token finds as the left of a pair, and as the right, some sequences at a time."""
     left, right = [], []
     for part in x.split(at_once):
-        found = part @ matrix @ part.mT
-        left.append(found.amax(dim=2))
-        right.append(found.amax(dim=1))
+        scores = part @ matrix @ part.mT
+        left.append(scores.amax(dim=2))
+        right.append(scores.amax(dim=1))
     return torch.cat(left), torch.cat(right)
 
 

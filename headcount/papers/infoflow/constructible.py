@@ -136,8 +136,8 @@ def _lookups(task: Any) -> Iterator[Blueprint]:
 def _kind(part: Any, length: int) -> str:
     """What finds a look-up: one head an extreme, a place, or the second from an end; nothing is known of others."""
     rank = part.rank if own_kind(part) == "RankOf" else 1
-    found = {1: "extreme", 2: "second"}.get(min(rank, length - rank + 1), "unknown")
-    return {"MaxOf": found, "WellOf": found, "RankOf": found, "PlaceOf": "place"}.get(own_kind(part), "unknown")
+    by_rank = {1: "extreme", 2: "second"}.get(min(rank, length - rank + 1), "unknown")
+    return {"MaxOf": by_rank, "WellOf": by_rank, "RankOf": by_rank, "PlaceOf": "place"}.get(own_kind(part), "unknown")
 
 
 def _induction(task: Any) -> Iterator[Blueprint]:

@@ -394,8 +394,8 @@ class _Writer:
         demand = self.plan.demands[job.demand]
         act = demand.acts[job.act]
         # A token looks at what stands beside it first, then the way that the token wanted will be found from.
-        aside = -demand.beside[job.act] if job.act < len(demand.beside) else demand.offset
-        about = {"order": demand.order, "offset": aside, "positions": demand.positions, "after": demand.after}
+        offset = -demand.beside[job.act] if job.act < len(demand.beside) else demand.offset
+        about = {"order": demand.order, "offset": offset, "positions": demand.positions, "after": demand.after}
         fields = {"retrieval": demand.name, "number": job.number, "rank": demand.rank, **about}
         if job.way == "gated":
             gate = {**fields, "rank": demand.rank_left(job.act)}
@@ -430,12 +430,12 @@ class _Writer:
 
     def _gathered(self) -> None:
         """Heads that the class token leaves idle gather, those with no other duty first, until they hold enough."""
-        total, held = self.plan.channel, 0
+        total, gathered = self.plan.channel, 0
         chosen: list[tuple[int, int, int]] = []
         for layer, head, spare in sorted(self._idle(), key=lambda idle: (idle[2] < self._dims(idle[0]), idle)):
-            if held < total:
+            if gathered < total:
                 chosen.append((layer, head, spare))
-                held += spare
+                gathered += spare
         for (layer, spare), own in groupby(sorted(chosen, key=_run), key=lambda idle: (idle[0], idle[2])):
             for first, last in _runs([head for _, head, _ in own]):
                 self._gather(layer, (first, last), -(-self.plan.gathered * spare // total))
@@ -447,9 +447,9 @@ class _Writer:
                 continue
             own = [step for step in self.written if step.layer == layer and step.act != "ride"]
             for head in range(1, heads + 1):
-                here = [step for step in own if step.heads[0] <= head <= step.heads[1]]
-                left = head_dim - sum(step.carries for step in here)
-                if left > 0 and all(step.at in ("tokens", "positions") for step in here):
+                on_head = [step for step in own if step.heads[0] <= head <= step.heads[1]]
+                left = head_dim - sum(step.carries for step in on_head)
+                if left > 0 and all(step.at in ("tokens", "positions") for step in on_head):
                     yield layer, head, left
 
     def _dims(self, layer: int) -> int:
@@ -582,10 +582,10 @@ def statements_for(structure: Structure, arch: Architecture, plan: Analysis | No
     return tuple(dict.fromkeys(chosen))
 
 
-def _heads(structure: Structure, arch: Architecture, whole: bool) -> list[Statement]:
+def _heads(structure: Structure, arch: Architecture, all_tokens: bool) -> list[Statement]:
     """What is proved about the heads of one layer and scores of this kind; nothing is said where nothing is proved."""
     scores = {r.score for r in structure.retrievals if r.order}
-    if not whole:
+    if not all_tokens:
         return [ENOUGH] if arch.layers[0][1] >= 2 else []
     return [FEWER_LINEAR] if scores == {"linear"} else [FEWER] if scores <= {"", "wells"} else []
 

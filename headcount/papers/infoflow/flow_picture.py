@@ -163,8 +163,8 @@ def _notes(prediction: Prediction) -> list[str]:
     parts = []
     for layer in range(1, len(prediction.layers) + 1):
         y = _y(prediction, layer) + 14
-        here = [step for step in prediction.plan if step.layer == layer]
-        for step in here[:3]:
+        steps = [step for step in prediction.plan if step.layer == layer]
+        for step in steps[:3]:
             first = f"{step.who} at {step.place}: {step.attends}"
             for line in _wrapped(first, LINE)[:2]:
                 parts.append(_text(NOTES, y, line, 12))
@@ -173,8 +173,8 @@ def _notes(prediction: Prediction) -> list[str]:
                 _text(NOTES, y, f"{step.mode}, eps^-{step.exponent:.3g}: {step.knows}"[: LINE + 14], 11, faint=True)
             )
             y += 20
-        if len(here) > 3:
-            parts.append(_text(NOTES, y, f"and {len(here) - 3} more steps", 11, faint=True))
+        if len(steps) > 3:
+            parts.append(_text(NOTES, y, f"and {len(steps) - 3} more steps", 11, faint=True))
     return parts
 
 

@@ -120,20 +120,20 @@ def one_layer_bounds(structure: Structure, arch: Architecture) -> tuple[Bound, .
     """
     if len(arch.layers) != 1:
         return ()
-    (heads, head_dim), found = arch.layers[0], []
+    (heads, head_dim), bounds = arch.layers[0], []
     compared = [r for r in structure.retrievals if r.order]
     if all(r.order == r.rank == 1 for r in compared):
         sizes = {"length": structure.length, "retrievals": structure.count, "heads": heads, "head_dim": head_dim}
         if structure.count:
-            found += [few_heads_exponent(**sizes, target=structure), linear_max_exponent(**sizes, target=structure)]
+            bounds += [few_heads_exponent(**sizes, target=structure), linear_max_exponent(**sizes, target=structure)]
     for r in compared:
         window = r.window or structure.length
         if r.order == 2:
-            found.append(pair_exponent(length=window, heads=heads, head_dim=head_dim, target=structure))
+            bounds.append(pair_exponent(length=window, heads=heads, head_dim=head_dim, target=structure))
         if r.order == 1 and r.rank > 1:
             sizes = {"length": window, "rank": r.rank, "heads": heads, "head_dim": head_dim}
-            found.append(kth_largest_exponent(**sizes, target=structure))
-    return tuple(found)
+            bounds.append(kth_largest_exponent(**sizes, target=structure))
+    return tuple(bounds)
 
 
 def one_layer_bound(structure: Structure, arch: Architecture) -> Bound | None:

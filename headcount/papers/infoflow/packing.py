@@ -72,10 +72,10 @@ class Packing:
         self, tokens: list[Duty], cls: list[Duty], both: list[Duty]
     ) -> tuple[list[Duty], list[Duty], list[Duty]]:
         """One head reads by place for tokens and class token alike, wherever both do."""
-        mine, theirs = ([duty for duty in duties if duty.raw] for duties in (tokens, cls))
-        number = min(len(mine), len(theirs)) if self.head_dim > 1 else 0
+        token_reads, cls_reads = ([duty for duty in duties if duty.raw] for duties in (tokens, cls))
+        number = min(len(token_reads), len(cls_reads)) if self.head_dim > 1 else 0
         others = [[duty for duty in duties if not duty.raw] for duties in (tokens, cls)]
-        return others[0] + mine[number:], others[1] + theirs[number:], both + mine[:number]
+        return others[0] + token_reads[number:], others[1] + cls_reads[number:], both + token_reads[:number]
 
     def _carries(self, duties: list[Duty], rides: int) -> bool:
         """Whether what rides along finds room: beside duties, however they are paired, the same numbers are free."""

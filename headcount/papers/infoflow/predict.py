@@ -66,22 +66,22 @@ def predict(task: Any, arch: Architecture, *, eps: float | None = None) -> Predi
     structure = structure_seen(task, structure_of(task), arch)
     case = _Case(task, structure, arch, eps)
     plan, lower = case.plan, case.lower
-    made = fitting(task, arch)
+    blueprint = fitting(task, arch)
     cheap = case.cheap
     return Prediction(
         structure=structure,
         arch=arch,
         cheap=cheap,
         exponent=case.exponent,
-        basis=Basis("constructed" if made else "proved" if case.proved else "calculus"),
+        basis=Basis("constructed" if blueprint else "proved" if case.proved else "calculus"),
         limit=case.limit,
         plan=() if plan is None or plan.cost.cheap != cheap else case.steps,
         known=() if plan is None or plan.cost.cheap != cheap or case.shares else knowledge(plan, structure, arch),
         statements=statements_for(structure, arch, plan),
         fixes=() if cheap else tuple(_fixes(task, structure, arch)),
-        cautions=() if made else (*case.choice, *case.untried, *_cautions(structure, arch, plan)),
+        cautions=() if blueprint else (*case.choice, *case.untried, *_cautions(structure, arch, plan)),
         lower=None if cheap else lower,
-        construction=made,
+        construction=blueprint,
         conditions=_conditions(task, structure, case),
         outside=None if cheap else beyond_bounded_weights(structure, arch),
     )
@@ -93,19 +93,19 @@ def _conditions(task: Any, structure: Structure, case: _Case) -> tuple[Hypothesi
         return (Hypothesis("tokens in the domain that `build` states with the certificate", short="its domain"),)
     bag = () if structure == structure_of(task) or structure.retrievals[0].name != THE_BAG else (SAME_IN_ANY_ORDER,)
     if case.missing is not None:
-        seen = True if hasattr(task, "sample") else None
+        sampled = True if hasattr(task, "sample") else None
         matters = "the order of the tokens matters, as its structure states or its samples show"
-        return (Hypothesis.checked(matters, seen, "an order that matters"), *bag)
+        return (Hypothesis.checked(matters, sampled, "an order that matters"), *bag)
     if case.proved:
         assert case.lower is not None
         return (*case.lower.given, *bag)
     if not case.cheap:
         untried = tuple(caution.condition for caution in case.untried)
-        aside = (ONE_ASIDE,) if any(len(r.beside) + bool(r.offset) > 1 for r in structure.retrievals) else ()
+        beside = (ONE_ASIDE,) if any(len(r.beside) + bool(r.offset) > 1 for r in structure.retrievals) else ()
         return (
             Hypothesis("bounded weights, as the decoding law asks", short="bounded weights"),
             *untried,
-            *aside,
+            *beside,
             *bag,
         )
     cautions = (*case.choice, *_cautions(structure, case.arch, case.plan))
@@ -260,11 +260,13 @@ class _Case:
     def steps(self) -> tuple[Step, ...]:
         """The plan; heads that tokens share are counted once."""
         assert self.plan is not None
-        made = steps(self.plan, self.structure, self.counted)
+        planned = steps(self.plan, self.structure, self.counted)
         if not self.shares:
-            return made
+            return planned
         shared = (1, self.arch.layers[0][0])
-        return tuple(replace(s, heads=shared, act="choose") if (s.layer, s.act) == (1, "partner") else s for s in made)
+        return tuple(
+            replace(s, heads=shared, act="choose") if (s.layer, s.act) == (1, "partner") else s for s in planned
+        )
 
     @property
     def choice(self) -> tuple[Caution, ...]:
@@ -295,10 +297,10 @@ def limiting(plan: Analysis, structure: Structure, arch: Architecture) -> Limit:
     short = uncompared(structure, arch)
     if short is not None:
         needed = comparisons_needed(short.window or structure.length, short.order)
-        made = comparisons_made(arch.layers, structure.length)
+        comparisons = comparisons_made(arch.layers, structure.length)
         return Limit(
             "comparisons", e, plan.gathered, plan.channel, d,
-            retrieval=short.name, order=short.order, needed=needed, made=made,
+            retrieval=short.name, order=short.order, needed=needed, made=comparisons,
         )  # fmt: skip
     if cost.aggregated == cost.exponent and plan.gathered and (e > 1 or not plan.demands):
         return Limit("aggregation", e, plan.gathered, plan.channel, d, whole=plan.gathered == structure.length * d)

@@ -64,8 +64,8 @@ class Limit:
 
     @property
     def _ratio(self) -> str:
-        share = self.numbers / max(1, self.dims)
-        return f"{self.numbers:,}/{self.dims:,} = {power(share)} in each" + (", separated" if share <= 1 else "")
+        ratio = self.numbers / max(1, self.dims)
+        return f"{self.numbers:,}/{self.dims:,} = {power(ratio)} in each" + (", separated" if ratio <= 1 else "")
 
 
 @dataclass(frozen=True)
@@ -246,8 +246,8 @@ class Prediction:
     @property
     def _why(self) -> str:
         if self.construction is not None:
-            made = self.construction
-            return f"{made.construction} builds a certified network of {made.name} and state width {made.embed_dim}"
+            built = self.construction
+            return f"{built.construction} builds a certified network of {built.name} and state width {built.embed_dim}"
         if self.lower is not None and self.warrant == "proved":
             return self.lower.meaning or f"at least eps^-{power(self.lower.value, 'lower')} feed-forward parameters"
         return self.limiting

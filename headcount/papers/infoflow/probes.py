@@ -190,12 +190,12 @@ def asked_forms(net: Transformer, task: PairMax) -> tuple[Asks, ...]:
     inner = torch.einsum("hij,kij->hk", forms, known)
     sizes = known.square().sum(dim=(1, 2)).clamp(min=1e-300)
     cosines = inner / (forms.square().sum(dim=(1, 2))[:, None] * sizes).sqrt().clamp(min=1e-300)
-    found = []
+    served = []
     for head, row in enumerate(cosines):
         best = int(row.argmax())
-        look_up, turned = best % len(A) + 1, best >= len(A)
-        found.append(Asks(head + 1, look_up, turned, float(row[best]), float(inner[head, best] / sizes[best])))
-    return tuple(found)
+        look_up, transposed = best % len(A) + 1, best >= len(A)
+        served.append(Asks(head + 1, look_up, transposed, float(row[best]), float(inner[head, best] / sizes[best])))
+    return tuple(served)
 
 
 @dataclass(frozen=True)

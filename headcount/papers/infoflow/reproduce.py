@@ -85,8 +85,8 @@ def pair(setting: Setting) -> Measured:
     kinds = {"pair tasks": AS_PUBLISHED, THROUGH: AS_PUBLISHED | {"embedding": "feed-forward"}}
     for title, kind in kinds.items():
         cells = [cell for cell in pair_cells("gaussian", **size, **kind) if not setting.quick or "D=2" in cell.name]
-        found = _trained(cells, setting, recipe, seeds, rates=(rate,), weight_decay=1e-2)
-        tables[title] = {_pair_place(t.cell): t.nmse for t in found}
+        trained = _trained(cells, setting, recipe, seeds, rates=(rate,), weight_decay=1e-2)
+        tables[title] = {_pair_place(t.cell): t.nmse for t in trained}
     note = (f"smaller than published: D = 2, length 4, {recipe.steps:,} steps",) if setting.quick else ()
     setup = {"seeds": seeds, "steps": recipe.steps, "rate": rate, "weight_decay": 1e-2}
     return Measured(tables, pair_claims(tables["pair tasks"]), setup, note)
@@ -95,8 +95,8 @@ def pair(setting: Setting) -> Measured:
 def pair_claims(cells: Cells) -> tuple[Stated, ...]:
     """Whether one head fewer in either layer clearly costs: the factor from which two errors differ clearly."""
     best = {key: min(values) for key, values in cells.items()}
-    asked = sorted({D for D, _ in best})
-    worst = {D: min(best[D, short] for short in SHAPES[1:]) / best[D, SHAPES[0]] for D in asked}
+    retrievals = sorted({D for D, _ in best})
+    worst = {D: min(best[D, short] for short in SHAPES[1:]) / best[D, SHAPES[0]] for D in retrievals}
     ours = ", ".join(f"D = {D}: {factor:.2g}" for D, factor in worst.items())
     says = "both layers need D heads: one fewer in either costs"
     costs = min(worst.values()) > Ratio().factor
@@ -113,9 +113,9 @@ def triangle(setting: Setting) -> Measured:
     lengths = tuple(TRIANGLE) if not setting.quick else (3, 8, 16)
     recipe, seeds = (_recipe(8000, 16384), 4) if not setting.quick else (_recipe(600, 2048, 64, 1024), 2)
     cells = triangle_cells(lengths=lengths, **({"width": 32} if setting.quick else {}))
-    found = _trained(cells, setting, recipe, seeds, weight_decay=1e-2)
+    trained = _trained(cells, setting, recipe, seeds, weight_decay=1e-2)
     places = {}
-    for t in found:
+    for t in trained:
         shape = f"({t.cell.arch.layers[0][0]},{t.cell.arch.layers[1][0]}) E={t.cell.arch.embed_dim}"
         places[t.cell.task.length, shape] = t.nmse
     note = (f"smaller than published: lengths {lengths}, {recipe.steps} steps",) if setting.quick else ()
@@ -159,7 +159,7 @@ def probes(setting: Setting) -> Measured:
 
 def probe_claims(ratios: Cells) -> tuple[Stated, ...]:
     """Whether every head's state contains its winner, as little wrong as the paper's worst, and no runner-up at all."""
-    first, second = ([v for (_, rank), found in ratios.items() if rank == r for v in found] for r in RANKS)
+    first, second = ([v for (_, rank), values in ratios.items() if rank == r for v in values] for r in RANKS)
     return (
         Stated("the state contains the token of the largest weight: in every head at most 0.84 of an untrained "
               "network's error (the paper: 0.08 to 0.84)", _span(first), max(first) <= 0.84),

@@ -101,9 +101,9 @@ def _shared_out(
             taken, queue[:] = queue[: job.number], queue[job.number :]
             heads = job.heads
             for g, number in Counter(taken).items():
-                share = heads if job.way == "routed" else job.heads // job.number * number
-                written.append(Job(g, job.act, number, share, job.way))
-                heads -= share
+                granted = heads if job.way == "routed" else job.heads // job.number * number
+                written.append(Job(g, job.act, number, granted, job.way))
+                heads -= granted
             moved.append((queues[job.demand][job.act + 1 if job.way == "plain" else -1], taken))
         for queue, taken in moved:
             queue += taken
@@ -291,9 +291,9 @@ class _Layer:
             brought += option.brings * number
         return -1 if brought > max(0, self.room) else self.packing.spare(tokens, cls, both, rides)
 
-    def rides(self, options: list[_Option], numbers: tuple[int, ...], held: int) -> int:
+    def rides(self, options: list[_Option], numbers: tuple[int, ...], limit: int) -> int:
         """As many as find room beside the rest."""
-        low, high = 0, held
+        low, high = 0, limit
         while low < high:
             middle = (low + high + 1) // 2
             low, high = (middle, high) if self.spare(options, numbers, middle) >= 0 else (low, middle - 1)

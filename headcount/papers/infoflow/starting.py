@@ -81,10 +81,10 @@ def built_start(task: Task, arch: Architecture) -> Transformer | None:
             built = build(task, float(y.std()) / 2**halvings)
         except ValueError:
             break
-        made = as_transformer(built.net, arch, x)
-        if made is None:
+        transformer = as_transformer(built.net, arch, x)
+        if transformer is None:
             break
-        finest = made
+        finest = transformer
     return finest
 
 
@@ -92,15 +92,15 @@ def _shapes(
     task: Task | Sequence[Task], archs: Sequence[Architecture], lengths: Sequence[int] | None
 ) -> dict[str, dict[str, object]]:
     """What theory says of every architecture at every length, with its conditions, and which network is known."""
-    told: dict[str, dict[str, object]] = {arch.name: {} for arch in archs}
+    predictions: dict[str, dict[str, object]] = {arch.name: {} for arch in archs}
     tasks: list[Any] = list(task) if isinstance(task, Sequence) else [task]
     for each in tasks if lengths is None else [replace(t, length=n) for t in tasks for n in lengths]:
         for arch in archs:
-            said, known = predict(each, arch), fitting(each, arch)
-            told[arch.name][str(each.length)] = {
-                "cheap": said.cheap,
-                "warrant": said.warrant,
-                "said": str(said.claim(arch.name)),
+            prediction, known = predict(each, arch), fitting(each, arch)
+            predictions[arch.name][str(each.length)] = {
+                "cheap": prediction.cheap,
+                "warrant": prediction.warrant,
+                "said": str(prediction.claim(arch.name)),
                 "known": known.construction if known else None,
             }
-    return told
+    return predictions

@@ -79,12 +79,12 @@ def train_cells(
         for c in cells
         for s in range(seeds)
     ]
-    asked = Sweep(tuple(dict.fromkeys(members)), recipe)
+    sweep = Sweep(tuple(dict.fromkeys(members)), recipe)
     with TemporaryDirectory() as folder:
-        study = run(asked, Store.open(folder, create=True), device=device, on_progress=on_progress)
+        study = run(sweep, Store.open(folder, create=True), device=device, on_progress=on_progress)
     rows = {row["run"]: row for row in study}
-    mine = [members[i * seeds : (i + 1) * seeds] for i in range(len(cells))]
-    return [Trained.of(cell, [rows[m.run(recipe)] for m in own]) for cell, own in zip(cells, mine, strict=True)]
+    by_cell = [members[i * seeds : (i + 1) * seeds] for i in range(len(cells))]
+    return [Trained.of(cell, [rows[m.run(recipe)] for m in own]) for cell, own in zip(cells, by_cell, strict=True)]
 
 
 def same_size(arch: Architecture, like: Architecture, token_dim: int) -> Architecture:

@@ -84,18 +84,18 @@ def rate_study(
             return rate_study(task, archs, horizons, rates=rates, seeds=seeds, batch=batch, base=base,
                               read_out=read_out, noise=noise, device=device, store=folder, name=name,
                               on_progress=on_progress)  # fmt: skip
-    kept = Store.open(store, create=True)
+    opened = Store.open(store, create=True)
     runs: list[str] = []
     spec = {}
     for steps in horizons:
         recipe = recipe_of(steps, batch, read_out, noise)
-        asked = Sweep.of(task, archs, seeds, recipe, lr=rates, weight_decay=0.0, base=base)
-        asked = replace(asked, name=f"{name}, {steps} steps")
-        run(asked, kept, device=device, on_progress=on_progress)
-        runs += [member.run(asked.recipe) for member in asked.members]
-        spec = asked.to_json()
-    kept.state(name, spec, runs)
-    return kept.study()
+        sweep = Sweep.of(task, archs, seeds, recipe, lr=rates, weight_decay=0.0, base=base)
+        sweep = replace(sweep, name=f"{name}, {steps} steps")
+        run(sweep, opened, device=device, on_progress=on_progress)
+        runs += [member.run(sweep.recipe) for member in sweep.members]
+        spec = sweep.to_json()
+    opened.state(name, spec, runs)
+    return opened.study()
 
 
 def small_study(store: str | Path | None = None, on_progress: OnProgress = silent) -> Study:

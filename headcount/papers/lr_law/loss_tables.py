@@ -36,10 +36,10 @@ def read_losses(path: Path) -> Study:
     if measure == "loss":
         top = max((row["nmse"] for row in rows if row["nmse"] is not None), default=1.0)
         rows = [{**row, "nmse": None if row["nmse"] is None else row["nmse"] / top} for row in rows]
-    seen: dict[tuple[Any, ...], int] = {}
+    last_seed: dict[tuple[Any, ...], int] = {}
     for row in rows:
         at = (row["parameters"], row["steps"], row["lr"])
-        row["seed"] = seen[at] = seen.get(at, -1) + 1
+        row["seed"] = last_seed[at] = last_seed.get(at, -1) + 1
     return Study(tuple(rows))
 
 
@@ -64,16 +64,18 @@ class LossRow(TypedDict):
 
 
 def _row(path: Path, line: int, row: dict[str, str], measure: str) -> LossRow:
-    found = {name: _number(path, line, name, row[name]) for name in NEEDED}
+    numbers = {name: _number(path, line, name, row[name]) for name in NEEDED}
     for name in NEEDED:
-        if not (found[name] > 0 and math.isfinite(found[name])):
+        if not (numbers[name] > 0 and math.isfinite(numbers[name])):
             raise ValueError(f"{path}, line {line}: {name} must be above 0, got {row[name]!r}")
     words = (row[measure] or "").strip().lower()
     loss = math.nan if words in ("", "nan", "inf", "diverged") else _number(path, line, measure, row[measure])
     if loss <= 0:
         raise ValueError(f"{path}, line {line}: a {measure} must be above 0 to have a logarithm, got {loss:g}")
-    kept = loss if math.isfinite(loss) else None
-    return LossRow(parameters=round(found["parameters"]), steps=round(found["steps"]), lr=found["lr"], nmse=kept)
+    finite = loss if math.isfinite(loss) else None
+    return LossRow(
+        parameters=round(numbers["parameters"]), steps=round(numbers["steps"]), lr=numbers["lr"], nmse=finite
+    )
 
 
 def _number(path: Path, line: int, name: str, words: str) -> float:

@@ -45,9 +45,9 @@ def paired_width_slope(study: Study, *, confidence: float = 0.95) -> Estimate:
 
 def _places(cell: RateLosses) -> tuple[float, Float[np.ndarray, " seed"]]:
     """log of the best rate, with all seeds and without each of them."""
-    place, kept, _, _ = optimum(cell, 2, np.random.default_rng(0))
-    seen, logs = cell.nmse[kept], np.log(cell.rates)[kept]
-    levels = np.log((seen.sum(1, keepdims=True) - seen) / (seen.shape[1] - 1)).T
+    place, used, _, _ = optimum(cell, 2, np.random.default_rng(0))
+    losses, logs = cell.nmse[used], np.log(cell.rates)[used]
+    levels = np.log((losses.sum(1, keepdims=True) - losses) / (losses.shape[1] - 1)).T
     again = vertex(logs, levels)
     inside = np.clip(again[:, 0], 2 * logs[0] - logs[-1], 2 * logs[-1] - logs[0])
     return float(place[0]), np.where(again[:, 2] > 0, inside, logs[levels.argmin(-1)])
@@ -58,8 +58,8 @@ def _shared_seeds(study: Study) -> int:
     by_cell: dict[tuple[int, int, float], list[int]] = {}
     for row in study:
         by_cell.setdefault((row["parameters"], row["steps"], row["lr"]), []).append(row["seed"])
-    found = {tuple(sorted(seeds)) for seeds in by_cell.values()}
-    if len(found) != 1 or len(seeds := set(next(iter(found)))) != len(next(iter(found))):
+    seed_sets = {tuple(sorted(seeds)) for seeds in by_cell.values()}
+    if len(seed_sets) != 1 or len(seeds := set(next(iter(seed_sets)))) != len(next(iter(seed_sets))):
         raise ValueError("pairing needs the same seeds at every rate of every width; see width_slope where they differ")
     if len(seeds) < 3:
         raise ValueError(f"an interval by leaving out a seed needs 3 of them, got {len(seeds)}")

@@ -89,20 +89,20 @@ def best_rate(study: Study, *, confidence: float = 0.95, resamples: int = 500, s
     cells = losses_of(study)
     if len(cells) > 1:
         raise ValueError(f"best_rate needs one size and horizon, the study has {len(cells)}; see best_rates")
-    return next(_found(cell, confidence, resamples, seed) for cell in cells)
+    return next(_fitted(cell, confidence, resamples, seed) for cell in cells)
 
 
 def best_rates(study: Study, *, confidence: float = 0.95, resamples: int = 500, seed: int = 0) -> tuple[BestRate, ...]:
     """The best rate of every size and horizon of a study, smallest first."""
-    return tuple(_found(cell, confidence, resamples, seed) for cell in losses_of(study))
+    return tuple(_fitted(cell, confidence, resamples, seed) for cell in losses_of(study))
 
 
-def _found(cell: RateLosses, confidence: float, resamples: int, seed: int) -> BestRate:
+def _fitted(cell: RateLosses, confidence: float, resamples: int, seed: int) -> BestRate:
     refuse_settings(confidence, resamples)
-    place, kept, again, wider = optimum(cell, resamples, np.random.default_rng(seed))
-    levels, logs = cell.levels[kept], np.log(cell.rates)[kept]
-    away = wider * student(_freedom(cell, kept, place), confidence) * np.sqrt(np.nanmean((again - place) ** 2, 0))
-    away = np.maximum(away, _misfit(cell, kept, place, confidence))
+    place, near, again, wider = optimum(cell, resamples, np.random.default_rng(seed))
+    levels, logs = cell.levels[near], np.log(cell.rates)[near]
+    away = wider * student(_freedom(cell, near, place), confidence) * np.sqrt(np.nanmean((again - place) ** 2, 0))
+    away = np.maximum(away, _misfit(cell, near, place, confidence))
     low, high = place - away, place + away
     fitted = place[1] + place[2] * (logs - place[0]) ** 2
     spread = ((levels - levels.mean()) ** 2).sum()
@@ -110,7 +110,7 @@ def _found(cell: RateLosses, confidence: float, resamples: int, seed: int) -> Be
     rate, loss = (Estimate(*(float(math.exp(v)) for v in (place[i], low[i], high[i]))) for i in (0, 1))
     curvature = Estimate(float(place[2]), float(low[2]), float(high[2]))
     counts = np.isfinite(cell.nmse).sum(1)
-    used = tuple(float(r) for r in np.array(cell.rates)[kept])
+    used = tuple(float(r) for r in np.array(cell.rates)[near])
     means = tuple(float(v) for v in np.exp(cell.levels))
     return BestRate(cell.parameters, cell.steps, rate, loss, curvature, used, r2, cell.rates, means,
                     int(counts.min()), cell.diverged)  # fmt: skip
@@ -122,22 +122,22 @@ def optimum(
     """The vertex, height and curvature of a cell, the rates it rests on, drawn again, and the spread's widening."""
     _refuse_few(cell)
     levels, logs = cell.levels, np.log(cell.rates)
-    kept = _nearest(levels, logs)
-    place = vertex(logs[kept], levels[kept])
+    near = _nearest(levels, logs)
+    place = vertex(logs[near], levels[near])
     _refuse_open(cell, place, logs)
-    seen = cell.nmse[kept]
-    counts = np.isfinite(seen).sum(1)
+    losses = cell.nmse[near]
+    counts = np.isfinite(losses).sum(1)
     if counts.min() >= 2:
-        drawn = _seeds_again(seen, counts, resamples, generator)
+        drawn = _seeds_again(losses, counts, resamples, generator)
         wider = math.sqrt(float(np.mean(counts / (counts - 1))))
     else:
-        gaps = levels[kept] - (place[1] + place[2] * (logs[kept] - place[0]) ** 2)
-        drawn = levels[kept] - gaps + np.sqrt((gaps**2).mean()) * generator.standard_normal((resamples, len(gaps)))
+        gaps = levels[near] - (place[1] + place[2] * (logs[near] - place[0]) ** 2)
+        drawn = levels[near] - gaps + np.sqrt((gaps**2).mean()) * generator.standard_normal((resamples, len(gaps)))
         wider = math.sqrt(len(gaps) / (len(gaps) - 3))
-    again = vertex(logs[kept], drawn)
-    again[:, 0] = np.where(again[:, 2] > 0, again[:, 0], logs[kept][drawn.argmin(-1)])
+    again = vertex(logs[near], drawn)
+    again[:, 0] = np.where(again[:, 2] > 0, again[:, 0], logs[near][drawn.argmin(-1)])
     again[:, 0] = np.clip(again[:, 0], 2 * logs[0] - logs[-1], 2 * logs[-1] - logs[0])
-    return place, kept, again, wider
+    return place, near, again, wider
 
 
 def vertex(logs: Float[np.ndarray, " rate"], levels: Float[np.ndarray, "*curve rate"]) -> Float[np.ndarray, "*curve 3"]:
@@ -162,12 +162,12 @@ def student(freedom: float, confidence: float) -> float:
     return float(stats.t.ppf((1 + confidence) / 2, freedom))
 
 
-def _freedom(cell: RateLosses, kept: Places, place: Float[np.ndarray, " 3"]) -> float:
+def _freedom(cell: RateLosses, near: Places, place: Float[np.ndarray, " 3"]) -> float:
     """Satterthwaite's degrees of freedom of the vertex: the outer rates move it most, so not all seeds count alike."""
-    counts = np.isfinite(cell.nmse[kept]).sum(1)
+    counts = np.isfinite(cell.nmse[near]).sum(1)
     if counts.min() < 2:
         return max(1, len(counts) - 3)
-    pull = _pulls(np.log(cell.rates)[kept], place)[0] ** 2
+    pull = _pulls(np.log(cell.rates)[near], place)[0] ** 2
     return float(pull.sum() ** 2 / (pull**2 / (counts - 1)).sum())
 
 
@@ -178,17 +178,17 @@ def _pulls(x: Float[np.ndarray, " rate"], place: Float[np.ndarray, " 3"]) -> Flo
     return np.stack([solve[1] + 2 * at * solve[2], solve[0] + at * solve[1] + at**2 * solve[2], solve[2]])
 
 
-def _misfit(cell: RateLosses, kept: Places, place: Float[np.ndarray, " 3"], confidence: float) -> np.ndarray:
+def _misfit(cell: RateLosses, near: Places, place: Float[np.ndarray, " 3"], confidence: float) -> np.ndarray:
     """Half the interval that the distances from the parabola give, where they exceed what seeds explain; else 0."""
     from scipy import stats
 
-    x, levels, seen = np.log(cell.rates)[kept], cell.levels[kept], cell.nmse[kept]
+    x, levels, losses = np.log(cell.rates)[near], cell.levels[near], cell.nmse[near]
     left = len(x) - 3
     spread = float(((levels - place[1] - place[2] * (x - place[0]) ** 2) ** 2).sum()) / max(left, 1)
-    counts = np.isfinite(seen).sum(1)
+    counts = np.isfinite(losses).sum(1)
     if left < 1 or counts.min() < 2:
         return np.zeros(3)
-    pure = float(np.mean(np.nanvar(np.log(seen), axis=1, ddof=1) / counts))
+    pure = float(np.mean(np.nanvar(np.log(losses), axis=1, ddof=1) / counts))
     if spread <= stats.f.ppf(0.95, left, int((counts - 1).sum())) * pure:
         return np.zeros(3)
     pulls = np.sqrt((_pulls(x, place) ** 2).sum(1)) / np.array([2 * abs(place[2]) or 1.0, 1.0, 1.0])
@@ -219,14 +219,14 @@ def _bad(levels: Float[np.ndarray, " rate"], logs: Float[np.ndarray, " rate"]) -
         x = logs[places] - logs[places].mean()
         return float(np.polyfit(x, levels[places], 2, full=True)[1].sum())
 
-    whole = left(near)
+    residual = left(near)
     inner = near[1:-1]  # at an end it may be the curve's own turn
     without = {i: left([j for j in near if j != i]) for i in inner}
     worst = min(inner, key=lambda i: without[i])
     rest = [j for j in near if j != worst]
     above = levels[worst] > np.polyval(np.polyfit(logs[rest], levels[rest], 2), logs[worst])
     floor = 1e-12 * float(np.ptp(levels[near])) ** 2
-    return worst if above and whole - without[worst] > BAD * (without[worst] + floor) / (len(near) - 4) else None
+    return worst if above and residual - without[worst] > BAD * (without[worst] + floor) / (len(near) - 4) else None
 
 
 def _window(levels: Float[np.ndarray, " rate"]) -> slice:

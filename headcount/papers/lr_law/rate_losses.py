@@ -88,14 +88,14 @@ def _nmse(row: Mapping[str, Any]) -> float:
 
 def _refuse_mixed(study: Study) -> None:
     for column in FIXED:
-        held = sorted({_held(row, column) for row in study})
-        if len(held) > 1:
+        values = sorted({_fixed_value(row, column) for row in study})
+        if len(values) > 1:
             raise ValueError(
-                f"one law needs one recipe, and the rows have {column} {' and '.join(held)}: choose one of them"
+                f"one law needs one recipe, and the rows have {column} {' and '.join(values)}: choose one of them"
             )
 
 
-def _held(row: Mapping[str, Any], column: str) -> str:
+def _fixed_value(row: Mapping[str, Any], column: str) -> str:
     if column == "depth":
         return str(str(row.get("layers", "")).count("x"))
     return str(row.get(column, UNSAID.get(column, "unsaid")))

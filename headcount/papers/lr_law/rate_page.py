@@ -71,9 +71,9 @@ class RateFindings:
     @property
     def sentence(self) -> str:
         """The law and its verdicts as one sentence."""
-        found = {"parameters": self.law.parameters, "steps": self.law.steps}
+        exponents = {"parameters": self.law.parameters, "steps": self.law.steps}
         says = " and ".join(
-            f"{found[name]} in {name} (published {verdict.predicted:g}: {verdict.outcome})"
+            f"{exponents[name]} in {name} (published {verdict.predicted:g}: {verdict.outcome})"
             for name, verdict in self.law.verdicts.items()
         )
         return f"the best rate has exponent {says}"
@@ -90,14 +90,14 @@ class RateFindings:
             {
                 "road": law.road + (", biased" if law.biased else ""),
                 "exponent in": name,
-                "measured": short(found.value),
-                "interval": f"[{found.low:.3g}, {found.high:.3g}]",
+                "measured": short(exponent.value),
+                "interval": f"[{exponent.low:.3g}, {exponent.high:.3g}]",
                 "published": getattr(PUBLISHED, name),
                 "verdict": law.verdicts[name].outcome if not law.biased else None,
                 "R2": round(law.r2, 3),
             }
             for law in self.laws
-            for name, found in (("parameters", law.parameters), ("steps", law.steps))
+            for name, exponent in (("parameters", law.parameters), ("steps", law.steps))
         ]
 
     def as_row(self) -> dict[str, object]:
@@ -119,21 +119,21 @@ def rate_page(study: Study, *, confidence: float = 0.95, command: str = "", date
     """The page of a study of at least two sizes and two horizons, as self-contained HTML."""
     from headcount.report import Exhibit, Passage, article
 
-    found = fitted(study, confidence=confidence)
-    law = found.law
-    sizes = sorted({b.parameters for b in found.best})
-    curves = [[b for b in found.best if b.parameters == size] for size in sizes]
+    findings = fitted(study, confidence=confidence)
+    law = findings.law
+    sizes = sorted({b.parameters for b in findings.best})
+    curves = [[b for b in findings.best if b.parameters == size] for size in sizes]
     shown = [Exhibit(_parabolas(c, 640), f"{c[0].parameters} parameters", _parabolas(c, 360)) for c in curves]
     moves = Exhibit(_moves(curves, law, 640), "Best rate by steps; lines are the law.", _moves(curves, law, 360))
-    roads = (BIAS, f"Not taken here: {found.unextrapolated}.") if found.unextrapolated else (BIAS,)
+    roads = (BIAS, f"Not taken here: {findings.unextrapolated}.") if findings.unextrapolated else (BIAS,)
     sections = [
-        Passage("The parabolas", (_curve_words(found.best),), tuple(shown)),
-        Passage("Where the optimum moves", (f"The law: {law}.",), (moves,), _within(found.cell_rows, "best lr")),
-        Passage("The law, by two roads", roads, rows=_within(found.law_rows, "measured"), note=_note(study, law)),
+        Passage("The parabolas", (_curve_words(findings.best),), tuple(shown)),
+        Passage("Where the optimum moves", (f"The law: {law}.",), (moves,), _within(findings.cell_rows, "best lr")),
+        Passage("The law, by two roads", roads, rows=_within(findings.law_rows, "measured"), note=_note(study, law)),
     ]
-    facts = {"networks": law.runs, "diverged": law.diverged, "cells": len(found.best), "seeds": law.seeds}
+    facts = {"networks": law.runs, "diverged": law.diverged, "cells": len(findings.best), "seeds": law.seeds}
     title = "Where the best learning rate moves"
-    lead = conclusion(found.sentence)
+    lead = conclusion(findings.sentence)
     return article(title, lead, sections, subject="learning rate", facts=facts, command=command, date=date)
 
 
@@ -147,16 +147,16 @@ def _within(rows: Sequence[CellRow] | Sequence[LawRoad], column: str) -> tuple[d
 
 def _note(study: Study, law: RateLaw) -> str:
     row: dict[str, object] = {**study.rows[0]}
-    held = ("task", "length", "schedule", "batch", "weight_decay")
-    fixed = ", ".join(f"{name} {row[name]}" for name in held if name in row)
+    fixed_columns = ("task", "length", "schedule", "batch", "weight_decay")
+    fixed = ", ".join(f"{name} {row[name]}" for name in fixed_columns if name in row)
     counts = f"{counted(law.runs, 'network')}, {law.diverged} diverged (as NMSE 1), {percent(law.confidence)} intervals"
     return f"{counts}; `parameters` counts all trainable numbers. Held fixed: {fixed or 'nothing is said'}."
 
 
-def _curve_words(found: Sequence[BestRate]) -> str:
-    worst = min(b.r2 for b in found)
-    middle = sorted(b.r2 for b in found)[len(found) // 2]
-    points = listed(sorted({len(b.rates) for b in found}))
+def _curve_words(best: Sequence[BestRate]) -> str:
+    worst = min(b.r2 for b in best)
+    middle = sorted(b.r2 for b in best)[len(best) // 2]
+    points = listed(sorted({len(b.rates) for b in best}))
     return (
         f"Mean NMSE over seeds at every rate, and the parabola through the {points} rates "
         f"around the smallest: R² {middle:.3f} in the median, {worst:.3f} at worst."

@@ -64,14 +64,14 @@ class RateLaw:
         if self.biased:
             return {}
         pairs = {"parameters": (PUBLISHED.parameters, self.parameters), "steps": (PUBLISHED.steps, self.steps)}
-        return {name: judge(claimed, found.low, found.high) for name, (claimed, found) in pairs.items()}
+        return {name: judge(claimed, exponent.low, exponent.high) for name, (claimed, exponent) in pairs.items()}
 
     def as_row(self) -> dict[str, object]:
         """The law as one flat machine-readable row."""
         size, horizon, rate = self.anchor
         numbers = {
-            f"{name}{end}": getattr(found, end.lstrip("_") or "value")
-            for name, found in (("parameters", self.parameters), ("steps", self.steps), ("anchor_rate", rate))
+            f"{name}{end}": getattr(estimate, end.lstrip("_") or "value")
+            for name, estimate in (("parameters", self.parameters), ("steps", self.steps), ("anchor_rate", rate))
             for end in ("", "_low", "_high")
         }
         verdicts = {f"{name}_verdict": v.outcome for name, v in self.verdicts.items()}
@@ -138,9 +138,9 @@ def extrapolated_law(
         logs, trained, again = _curves([c for c in cells if c.parameters == size], resamples, generator)
         curves = np.concatenate([trained[None], again])
         ahead = _ahead(curves, np.array(horizons, dtype=float), np.array(further, dtype=float))
-        found = np.stack([_enclosed(logs, ahead[..., i], size, further[i]) for i in range(len(further))], -1)
-        places.append(found[0])
-        drawn.append(found[1:])
+        optima = np.stack([_enclosed(logs, ahead[..., i], size, further[i]) for i in range(len(further))], -1)
+        places.append(optima[0])
+        drawn.append(optima[1:])
     pairs = [(size, steps) for size in sizes for steps in further]
     return _law("extrapolated", cells, pairs, np.concatenate(places), np.concatenate(drawn, 1), confidence, generator)
 
@@ -186,8 +186,8 @@ def _line(
     freedom = len(places) - design.shape[1]
     spread = float((gaps**2).sum() / freedom)
     within = float(drawn.var(0).mean()) if seeded else 0.0
-    share = math.sqrt(max(0.0, spread - within) / spread) if spread > 0 else 0.0
-    between = share * math.sqrt(len(places) / freedom) * generator.choice(gaps, drawn.shape)
+    fraction = math.sqrt(max(0.0, spread - within) / spread) if spread > 0 else 0.0
+    between = fraction * math.sqrt(len(places) / freedom) * generator.choice(gaps, drawn.shape)
     again = (design @ fitted + (drawn - places if seeded else 0.0) + between) @ solve.T
     return fitted, student(freedom, confidence) * np.sqrt(((again - fitted) ** 2).mean(0))
 
@@ -217,14 +217,14 @@ def _shared(
 def _optima(
     cells: Sequence[RateLosses], resamples: int, generator: np.random.Generator
 ) -> tuple[Float[np.ndarray, " cell"], Float[np.ndarray, "r cell"]]:
-    found = [optimum(cell, resamples, generator) for cell in cells]
-    places = np.array([place[0] for place, _, _, _ in found])
-    drawn = np.stack([place[0] + wider * (again[:, 0] - place[0]) for place, _, again, wider in found], 1)
+    optima = [optimum(cell, resamples, generator) for cell in cells]
+    places = np.array([place[0] for place, _, _, _ in optima])
+    drawn = np.stack([place[0] + wider * (again[:, 0] - place[0]) for place, _, again, wider in optima], 1)
     return places, drawn
 
 
 def _law(
-    road: Road,
+    method: Road,
     cells: Sequence[RateLosses],
     pairs: Sequence[tuple[int, int]],
     places: Float[np.ndarray, " cell"],
@@ -249,7 +249,7 @@ def _law(
     points = tuple((size, steps, float(math.exp(p))) for (size, steps), p in zip(pairs, places, strict=True))
     counts = [np.isfinite(c.nmse).sum(1) for c in cells]
     runs, lost = int(sum(c.sum() for c in counts)), sum(sum(c.diverged) for c in cells)
-    return RateLaw(road, a, b, anchor, points, r2, confidence, int(min(c.min() for c in counts)), runs, lost)
+    return RateLaw(method, a, b, anchor, points, r2, confidence, int(min(c.min() for c in counts)), runs, lost)
 
 
 def _curves(
@@ -280,8 +280,8 @@ def _enclosed(
 ) -> Float[np.ndarray, " r"]:
     """The optimum of every curve by the five rates around the smallest level of the first, kept inside the rates."""
     first = max(0, min(int(levels[0].argmin()) - 2, len(logs) - 5))
-    kept = slice(first, first + 5)
-    place, _, bend = np.moveaxis(vertex(logs[kept], levels[:, kept]), -1, 0)
+    near = slice(first, first + 5)
+    place, _, bend = np.moveaxis(vertex(logs[near], levels[:, near]), -1, 0)
     if not (bend[0] > 0 and logs[0] <= place[0] <= logs[-1]):
         end = "upwards" if levels[0, -1] < levels[0, 0] else "downwards"
         raise ValueError(f"extrapolated to {steps} steps, {size} parameters have no best rate: extend the rates {end}")

@@ -84,13 +84,13 @@ def length_rows(
 
 def excess_spread(rows: Sequence[LengthRow]) -> list[ExcessRow]:
     """For each length, by how much the best trained prompt misses what is reachable: median, largest, above 2%."""
-    found = []
+    spread = []
     for tokens in sorted({row["tokens"] for row in rows}):
         excess = [row["excess"] for row in rows if row["tokens"] == tokens]
         above = [row["layer"] for row in rows if row["tokens"] == tokens and row["excess"] > 0.02]
-        found.append({"tokens": tokens, "layers": len(excess), "median excess": median(excess), "largest": max(excess),
+        spread.append({"tokens": tokens, "layers": len(excess), "median excess": median(excess), "largest": max(excess),
                       "layers above 2%": above})  # fmt: skip
-    return found
+    return spread
 
 
 def token_rows(
@@ -125,9 +125,9 @@ def excluded_rows(counts: Sequence[int] = (1, 2, 3, 4), layers: int = 20, token_
     rows = []
     for n in counts:
         traps = [token_trap(random_layer(token_dim, np.random.default_rng(s)), n, 1.0, s) for s in range(layers)]
-        made, prompt = token_memory(n, token_dim)
+        memory, prompt = token_memory(n, token_dim)
         lost = [_excluded(traps, m) for m in (n, 10**6)]
-        left = attention_loss(made.layer, made.lasts, made.contexts, made.targets, prompt)
+        left = attention_loss(memory.layer, memory.lasts, memory.contexts, memory.targets, prompt)
         rows.append({"sequences": n, "layers": layers, "n tokens excluded": lost[0], "a million excluded": lost[1],
                      "made layer": left})  # fmt: skip
     return rows

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from headcount.files import arrays_in, whole
+from headcount.files import arrays_in, atomic_write
 from headcount.papers.prompts.prompted_layer import PromptedLayer
 from headcount.refusals import nearest
 
@@ -31,21 +31,23 @@ class PromptProblem:
 
 def read_problem(path: Path) -> PromptProblem:
     """The problem in a file; every mistake is said in one line."""
-    held = arrays_in(path)
-    each = sorted((name for name in held if name.startswith("context_")), key=_number)
-    for name in held:
+    arrays = arrays_in(path)
+    each = sorted((name for name in arrays if name.startswith("context_")), key=_number)
+    for name in arrays:
         if name not in (*AXES, "query_bias") and not name.startswith(("prompt_", "context_")):
             raise ValueError(f"unknown array {name!r} in {path}; {nearest(name, AXES)}")
     for name, axes in AXES.items():
         if name == "contexts" and each:
             continue
-        if name not in held:
+        if name not in arrays:
             raise ValueError(f"{path} has no array {name!r}; it needs {', '.join(AXES)}")
-        _check(path, name, held[name], axes)
+        _check(path, name, arrays[name], axes)
     for name in each:
-        _check(path, name, held[name], 2)
-    contexts = [held[name].astype(float) for name in each] or list(held["contexts"].astype(float))
-    parts = {name: held[name].astype(float) for name in (*AXES, "query_bias") if name in held and name != "contexts"}
+        _check(path, name, arrays[name], 2)
+    contexts = [arrays[name].astype(float) for name in each] or list(arrays["contexts"].astype(float))
+    parts = {
+        name: arrays[name].astype(float) for name in (*AXES, "query_bias") if name in arrays and name != "contexts"
+    }
     return _agreeing(path, parts, contexts)
 
 
@@ -62,33 +64,33 @@ def _check(path: Path, name: str, value: np.ndarray, axes: int) -> None:
         )
 
 
-def _agreeing(path: Path, held: dict[str, np.ndarray], contexts: list[np.ndarray]) -> PromptProblem:
-    d = held["value"].shape[1]
+def _agreeing(path: Path, arrays: dict[str, np.ndarray], contexts: list[np.ndarray]) -> PromptProblem:
+    d = arrays["value"].shape[1]
     wanted = {
-        "query": (len(held["key"]), d),
-        "key": (len(held["key"]), d),
+        "query": (len(arrays["key"]), d),
+        "key": (len(arrays["key"]), d),
         "last": (d,),
-        "targets": (len(contexts), len(held["value"])),
-        **({"query_bias": (len(held["key"]),)} if "query_bias" in held else {}),
+        "targets": (len(contexts), len(arrays["value"])),
+        **({"query_bias": (len(arrays["key"]),)} if "query_bias" in arrays else {}),
     }
     for context in contexts:
         if context.shape[1] != d:
             raise ValueError(f"contexts in {path} must have the {d} coordinates of a token, got {context.shape[1]}")
     for name, shape in wanted.items():
-        if held[name].shape != shape:
-            raise ValueError(f"{name} in {path} must have shape {shape} beside the others, got {held[name].shape}")
-    layer = PromptedLayer(held["query"], held["key"], held["value"], held.get("query_bias"))
-    return PromptProblem(layer, held["last"], tuple(contexts), held["targets"])
+        if arrays[name].shape != shape:
+            raise ValueError(f"{name} in {path} must have shape {shape} beside the others, got {arrays[name].shape}")
+    layer = PromptedLayer(arrays["query"], arrays["key"], arrays["value"], arrays.get("query_bias"))
+    return PromptProblem(layer, arrays["last"], tuple(contexts), arrays["targets"])
 
 
 def write_problem(path: Path, problem: PromptProblem, prompts: dict[int, np.ndarray]) -> Path:
     """The problem with the prompts built for it, as `read_problem` reads it again."""
     layer = problem.layer
-    held = {"query": layer.query, "key": layer.key, "value": layer.value, "last": problem.last}
-    held |= {} if layer.query_bias is None else {"query_bias": layer.query_bias}
-    held |= {f"context_{i}": context for i, context in enumerate(problem.contexts)}
-    held |= {"targets": problem.targets}
-    held |= {f"prompt_{tokens}": prompt for tokens, prompt in prompts.items()}
-    with whole(path) as scratch, scratch.open("wb") as file:
-        np.savez(file, allow_pickle=False, **held)  # pyright: ignore[reportArgumentType]
+    arrays = {"query": layer.query, "key": layer.key, "value": layer.value, "last": problem.last}
+    arrays |= {} if layer.query_bias is None else {"query_bias": layer.query_bias}
+    arrays |= {f"context_{i}": context for i, context in enumerate(problem.contexts)}
+    arrays |= {"targets": problem.targets}
+    arrays |= {f"prompt_{tokens}": prompt for tokens, prompt in prompts.items()}
+    with atomic_write(path) as scratch, scratch.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)  # pyright: ignore[reportArgumentType]
     return path

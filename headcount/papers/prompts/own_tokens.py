@@ -65,10 +65,10 @@ class _Conditions:
         b >= 0: v <= c, and v >= min(0, c - log m - b), as e^v <= 1 below 0. b < 0: v >= c - log m, and |b| e^v <= a + v
         with a = |log m - c|, so that t = e^(v/2) >= v has |b| t^2 <= a + t.
         """
-        c, b, room = np.diagonal(self.c), np.diagonal(self.b), self.log_tokens
-        size, far = np.maximum(np.abs(b), 1e-300), np.abs(room - c)
+        c, b, entropy = np.diagonal(self.c), np.diagonal(self.b), self.log_tokens
+        size, far = np.maximum(np.abs(b), 1e-300), np.abs(entropy - c)
         root = 2 * np.log((1 + np.sqrt(1 + 4 * size * far)) / (2 * size))
-        low = np.where(b >= 0, np.minimum(0.0, c - room - b), c - room)
+        low = np.where(b >= 0, np.minimum(0.0, c - entropy - b), c - entropy)
         high = np.where(b >= 0, np.maximum(c, low), np.maximum(np.maximum(0.0, root), low))
         return low - ROUNDING, high + ROUNDING
 
@@ -101,17 +101,17 @@ def memorisable(
     Departs: the paper counts tokens (n at least); this says of given data when n, or any m, are too few.
     """
     at_least_one(tokens=tokens)
-    given = _conditions(layer, lasts, contexts, targets, tokens)
-    spare = ROUNDING * float(np.abs(given.c).max() + np.abs(given.b).max() + 1)
-    low, high = (side[None] for side in given.box())
+    conditions = _conditions(layer, lasts, contexts, targets, tokens)
+    spare = ROUNDING * float(np.abs(conditions.c).max() + np.abs(conditions.b).max() + 1)
+    low, high = (side[None] for side in conditions.box())
     best, boxes = -math.inf, 1
     while len(low) and boxes < BOXES:
         middle = (low + high) / 2
-        best = max(best, float(given.most(middle, middle).max()))
+        best = max(best, float(conditions.most(middle, middle).max()))
         if best >= -spare:  # one token leaves no room: log Z = g.p, an equality
             return Memorisable(True, best, tokens, boxes)
-        kept = given.most(low, high) >= -spare
-        low, high = _halves(low[kept], high[kept])
+        feasible = conditions.most(low, high) >= -spare
+        low, high = _halves(low[feasible], high[feasible])
         boxes += len(low)
     return Memorisable(None if len(low) else False, best, tokens, boxes)
 
@@ -135,8 +135,8 @@ def _conditions(
         raise ValueError(f"got {len(lasts)} last tokens, {len(contexts)} contexts and {len(targets)} targets")
     slopes = [strip_of(layer, x).slope for x in lasts]
     g = np.array([s for s in slopes if s is not None])
-    seen = [layer.mass(x, np.vstack([c, x])) for x, c in zip(lasts, contexts, strict=True)]
-    means, masses = np.array([a for a, _ in seen]), np.array([z for _, z in seen])
+    outputs = [layer.mass(x, np.vstack([c, x])) for x, c in zip(lasts, contexts, strict=True)]
+    means, masses = np.array([a for a, _ in outputs]), np.array([z for _, z in outputs])
     between = g[:, None] - g[None]
     between[np.arange(len(g)), np.arange(len(g))] = g
     c = masses[:, None] - masses[None] * (1 - np.eye(len(g))) - np.einsum("ijd,jd->ij", between, targets)

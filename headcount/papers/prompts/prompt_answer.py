@@ -95,18 +95,18 @@ def answer_problem(
     problem: PromptProblem, lengths: Sequence[int], starts: int = 4, seed: int = 0, *, closed: float = 0.0
 ) -> PromptAnswer:
     """What prompts of these lengths, and of any, reach: by calculation, by construction, and by training."""
-    given = (problem.layer, problem.last, problem.contexts, problem.targets)
-    found = PromptAnswer(problem, [], {}, {}, closed)
+    arguments = (problem.layer, problem.last, problem.contexts, problem.targets)
+    answer = PromptAnswer(problem, [], {}, {}, closed)
     for m in lengths:
-        reached, tuned = reach(*given, m), fit_prompt(*given, m, starts, seed)
-        found.rows.append({"tokens": m, "floor": reached.floor, "least": reached.error, "built": reached.prompt_loss,
+        reached, tuned = reach(*arguments, m), fit_prompt(*arguments, m, starts, seed)
+        answer.rows.append({"tokens": m, "floor": reached.floor, "least": reached.error, "built": reached.prompt_loss,
                            "trained": tuned.loss})  # fmt: skip
         if reached.prompt is not None:
-            found.built[m] = reached.prompt
-        found.trained[m] = [values.reshape(m, -1) for values in tuned.every]
-    every = reach(*given, None)
-    found.rows.append({"tokens": "any", "floor": every.floor, "least": every.error, "built": None, "trained": None})
-    return found
+            answer.built[m] = reached.prompt
+        answer.trained[m] = [values.reshape(m, -1) for values in tuned.every]
+    every = reach(*arguments, None)
+    answer.rows.append({"tokens": "any", "floor": every.floor, "least": every.error, "built": None, "trained": None})
+    return answer
 
 
 def hard_pair(token_dim: int = 6, seed: int = 3) -> PromptProblem:

@@ -117,22 +117,22 @@ class _Scan:
 
     def below(self, low: float) -> float:
         """f is at least this for all log Z < low: f(low) less the integral of its steepness, m_i <= exp(l - least)."""
-        n, share = len(self.masses), math.exp(low - self.masses.min())
+        n, mass = len(self.masses), math.exp(low - self.masses.min())
         a = float(np.linalg.norm(self.means))
         lost = a + self._size / 2
         if self.slope is not None:
             far = (abs(low) + 1 + self._room) / float(np.linalg.norm(self.slope))
             lost += math.sqrt(n) * (far * 1.5 + 1 / float(np.linalg.norm(self.slope)))
-        return float(self.root(np.array([low]))[0]) - share * lost
+        return float(self.root(np.array([low]))[0]) - mass * lost
 
     def above(self, high: float) -> float:
         """f is at least this for all log Z > high: there lam_i <= exp(most - l), and p no longer meets the edge."""
-        share = math.exp(self.masses.max() - high)
+        mass = math.exp(self.masses.max() - high)
         free = _Scan(self.means, self.masses, self.targets, None, math.inf)
-        least = float(free.root(np.array([high]))[0]) - share * (float(np.linalg.norm(self.means)) + self._size / 2)
+        least = float(free.root(np.array([high]))[0]) - mass * (float(np.linalg.norm(self.means)) + self._size / 2)
         if self.slope is None or not math.isfinite(self.log_tokens):
             return least
-        g, n = float(np.linalg.norm(self.slope)), math.sqrt(len(self.masses)) * (1 - share)
+        g, n = float(np.linalg.norm(self.slope)), math.sqrt(len(self.masses)) * (1 - mass)
         return max(least, n * (high - self.log_tokens - g * self._size / n) / g)
 
 
@@ -194,15 +194,15 @@ def _prompts(
 
     There a token would have to be so long that its scores drown its values: such a direction is better given up.
     """
-    found = []
+    prompts = []
     for least in SPARED:
         part, inside, _ = in_range(layer, np.asarray(targets, dtype=float), least)
         scan = _problem(part, last, contexts, inside, tokens)
         log_mass = max(at, float(scan.masses.min()) - LEAST) if layer.direction(last).any() else at
-        found.append(strip_prompt(part, last, scan.best(np.array([log_mass]))[0], log_mass, tokens))
+        prompts.append(strip_prompt(part, last, scan.best(np.array([log_mass]))[0], log_mass, tokens))
         if len(part.value) == len(in_range(layer, targets, SPARED[-1])[0].value):
             break
-    return found
+    return prompts
 
 
 def _refuse_shapes(
@@ -226,8 +226,8 @@ def _problem(
     targets: np.ndarray,
     tokens: int | None,
 ) -> _Scan:
-    seen = [layer.mass(last, np.vstack([context, last])) for context in contexts]
-    means, masses = np.array([a for a, _ in seen]), np.array([z for _, z in seen])
+    outputs = [layer.mass(last, np.vstack([context, last])) for context in contexts]
+    means, masses = np.array([a for a, _ in outputs]), np.array([z for _, z in outputs])
     if not all(np.isfinite(part).all() for part in (means, masses)):
         raise ValueError("layer, last token, contexts and targets must be finite, and their scores within float64")
     strip: Strip = strip_of(layer, last)
@@ -241,12 +241,12 @@ def _least(scan: _Scan, within: float) -> tuple[float, float, int]:
     values = scan.root(edges)
     a, b, fa, fb = edges[:-1], edges[1:], values[:-1], values[1:]
     best_at, best = float(edges[values.argmin()]), float(values.min())
-    kept, cells = min(scan.below(low), scan.above(high)), len(a)
+    floor, cells = min(scan.below(low), scan.above(high)), len(a)
     while len(a):
         bound = (fa + fb - scan.steepest(a, b) * (b - a)) / 2
         enough = (bound >= best * (1 - within / 2)) | (bound >= best - 1e-6) | (b - a < 1e-9) | (cells > CELLS)
         enough |= best < 1e-7  # reached, perhaps all along an interval: the floor is 0
-        kept = min(kept, float(bound[enough].min(initial=math.inf)))
+        floor = min(floor, float(bound[enough].min(initial=math.inf)))
         a, b, fa, fb = a[~enough], b[~enough], fa[~enough], fb[~enough]
         middle = (a + b) / 2
         fm = scan.root(middle)
@@ -256,7 +256,7 @@ def _least(scan: _Scan, within: float) -> tuple[float, float, int]:
         fa, fb = np.concatenate([fa, fm]), np.concatenate([fm, fb])
         cells += len(fm)
     rounding = 1e-13 * (1 + best)
-    return max(kept - rounding, 0.0), _polished(scan, best_at), cells
+    return max(floor - rounding, 0.0), _polished(scan, best_at), cells
 
 
 def _polished(scan: _Scan, at: float) -> float:

@@ -52,9 +52,9 @@ def head_rows(
         rest = np.random.default_rng(number).standard_normal((len(apart), 2))
         frame = np.linalg.qr(np.column_stack([apart, rest]))[0]
         s = scale * float(np.linalg.norm(apart))
-        found = reach(head, last, contexts, means + s * frame[:, 1:3].T, 1)
+        limit = reach(head, last, contexts, means + s * frame[:, 1:3].T, 1)
         rows.append({"head": number, "condition of W_v": strip.condition, "strip": strip.slope is not None,
-                     "floor / s^2": found.floor / s**2, "built / s^2": (found.prompt_loss or 0.0) / s**2})  # fmt: skip
+                     "floor / s^2": limit.floor / s**2, "built / s^2": (limit.prompt_loss or 0.0) / s**2})  # fmt: skip
     return rows
 
 
@@ -73,8 +73,8 @@ def last_layer(
 
     model = load(name)
     layer: Any = model.encoder.layer[-1]  # pyright: ignore
-    seen = []
-    hook = layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].detach().double()))
+    recorded = []
+    hook = layer.register_forward_pre_hook(lambda _, inputs: recorded.append(inputs[0].detach().double()))
     with torch.no_grad():
         for text in texts:
             (batch,) = batches_of([text], tokenizer_of(name), tokens=64)
@@ -85,5 +85,5 @@ def last_layer(
     heads = split_heads(query, key, value, parts.num_attention_heads, parts.query.bias.detach().double().numpy())
     norms = [float(torch.linalg.matrix_norm(w.weight.detach().double(), 2)) for w in (layer.intermediate.dense,
                                                                                       layer.output.dense)]  # fmt: skip
-    states = [s[0].numpy() for s in seen]
+    states = [s[0].numpy() for s in recorded]
     return heads, states[0][-1], (states[0][:-1], states[1][:-1]), norms[0] * norms[1]

@@ -41,7 +41,9 @@ def numbers(setting: Setting) -> Measured:
     """Tokens needed for sequences of their own, and low-rank updates at equal numbers."""
     starts = 4 if setting.quick else 10
     counts = (2,) if setting.quick else (2, 3, 4)
-    rows = [row for n in counts for made in (False, True) for row in token_rows(n, starts=starts, made=made)]
+    rows = [
+        row for n in counts for constructed in (False, True) for row in token_rows(n, starts=starts, made=constructed)
+    ]
     tuned = tuning_rows(starts=starts)
     excluded = excluded_rows((1, 2) if setting.quick else (1, 2, 3, 4))
     low, equal = tuned[-1], next(row for row in tuned if row["numbers"] >= tuned[-1]["numbers"])
@@ -51,12 +53,12 @@ def numbers(setting: Setting) -> Measured:
         for name in ("floor", "trained")
     }
     by = {(row["tuned"], row["numbers"]): (row["loss"],) for row in tuned}
-    shares = {(f"n = {row['sequences']}", name): (float(row[name]),) for row in excluded
+    exclusions = {(f"n = {row['sequences']}", name): (float(row[name]),) for row in excluded
               for name in ("n tokens excluded", "a million excluded", "made layer")}  # fmt: skip
     lost = ", ".join(f"n = {r['sequences']}: {r['n tokens excluded']} of {r['layers']}" for r in excluded)
     exact = max(row["made layer"] for row in excluded)
     return Measured(
-        {"loss by prompt tokens": tokens, "n tokens for n sequences": shares, "loss by what is tuned": by},
+        {"loss by prompt tokens": tokens, "n tokens for n sequences": exclusions, "loss by what is tuned": by},
         (
             Stated("n sequences need n prompt tokens", "no trained prompt below its floor, s^2 (n - m) or more",
                   all(row["trained"] >= row["floor"] for row in rows)),
@@ -78,14 +80,16 @@ def memory(setting: Setting) -> Measured:
         return np.sin(5 * x[:, 0]) * np.cos(4 * x[:, 1])
 
     points = np.random.default_rng(0).random((20_000, 2))
-    found = {n: prompt_memory(function, n, 2, 5.0) for n in (4, 8, 16, 32)}
-    errors = {n: float(np.abs(m(points) - function(points)).max()) for n, m in found.items()}
-    cells = {(n**2, "measured"): (errors[n],) for n in found} | {(n**2, "bound"): (m.error,) for n, m in found.items()}
+    memories = {n: prompt_memory(function, n, 2, 5.0) for n in (4, 8, 16, 32)}
+    errors = {n: float(np.abs(m(points) - function(points)).max()) for n, m in memories.items()}
+    cells = {(n**2, "measured"): (errors[n],) for n in memories} | {
+        (n**2, "bound"): (m.error,) for n, m in memories.items()
+    }
     return Measured(
         {"largest error by prompt tokens": cells},
         (Stated("a fixed layer and a prompt approximate any Lipschitz function",
                "errors " + ", ".join(f"{e:.3f}" for e in errors.values()),
-               all(errors[n] <= m.error for n, m in found.items())),),
+               all(errors[n] <= m.error for n, m in memories.items())),),
         {"function": "sin 5x cos 4y"},
     )  # fmt: skip
 

@@ -85,10 +85,10 @@ def strip_prompt(
         return np.repeat(one[None], tokens, axis=0)
     entropy = log_mass - float(strip.slope @ wanted)
     size = abs(log_mass) + float(np.linalg.norm(strip.slope) * np.linalg.norm(wanted))
-    room, slack = math.log(tokens), 1e-9 * (1 + size)
-    if not -slack <= entropy <= room + slack:
-        raise ValueError(f"log Z - g.p is {entropy:.6g}: prompts of {tokens} tokens reach from 0 to {room:.6g}")
-    logs = _log_weights(min(max(entropy, 0.0), room), tokens)
+    most, slack = math.log(tokens), 1e-9 * (1 + size)
+    if not -slack <= entropy <= most + slack:
+        raise ValueError(f"log Z - g.p is {entropy:.6g}: prompts of {tokens} tokens reach from 0 to {most:.6g}")
+    logs = _log_weights(min(max(entropy, 0.0), most), tokens)
     shift = logs - np.exp(logs) @ logs
     return middle + shift[:, None] * h / (h @ h)
 

@@ -58,9 +58,9 @@ def token_trap(layer: PromptedLayer, sequences: int, scale: float = 1.0, seed: i
     if not 1 <= sequences <= d - 2:
         raise ValueError(f"sequences must be from 1 to token_dim - 2 = {d - 2}, got {sequences}")
     g = np.random.default_rng(seed)
-    room = np.concatenate([np.ones(d - sequences), np.zeros(sequences)])
-    lasts = g.standard_normal((sequences, d)) * room
-    contexts = tuple(g.standard_normal((length, d)) * room for _ in range(sequences))
+    support = np.concatenate([np.ones(d - sequences), np.zeros(sequences)])
+    lasts = g.standard_normal((sequences, d)) * support
+    contexts = tuple(g.standard_normal((length, d)) * support for _ in range(sequences))
     plain = replace(layer, value=np.eye(d))
     means = [plain.attend(x, np.vstack([c, x])) for x, c in zip(lasts, contexts, strict=True)]
     return TokenTrap(plain, lasts, contexts, np.array(means) + scale * np.eye(d)[d - sequences :], scale)

@@ -79,8 +79,8 @@ def _prompt_loss(
 ) -> Loss:
     rows = np.broadcast_to(lasts, (len(contexts), layer.token_dim))
     h = np.array([layer.direction(x) for x in rows])
-    seen = [layer.mass(x, np.vstack([c, x])) for x, c in zip(rows, contexts, strict=True)]
-    means, masses = np.array([a for a, _ in seen]), np.array([z for _, z in seen])
+    outputs = [layer.mass(x, np.vstack([c, x])) for x, c in zip(rows, contexts, strict=True)]
+    means, masses = np.array([a for a, _ in outputs]), np.array([z for _, z in outputs])
 
     def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
         prompt = flat.reshape(tokens, -1)

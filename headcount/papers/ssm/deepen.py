@@ -191,11 +191,11 @@ def _refuse_beyond_capacity(
     stand among the l m places, which leaves at most l m - k for zero poles. For k >= l(m-1) + 1 some layer then has
     none, and every path falls at least like 1/w; for k >= l(m-1) + 2 two layers have none, and it falls like 1/w^2.
     """
-    room = capacity(depth, width)
-    if len(poles) <= room:
+    most = capacity(depth, width)
+    if len(poles) <= most:
         return
     slow = poles != 0
-    what = f"depth {depth} and width {width} hold at most {room} modes, and this system has {len(poles)} distinct ones"
+    what = f"depth {depth} and width {width} hold at most {most} modes, and this system has {len(poles)} distinct ones"
     right = f"use width {least_width(len(poles), depth)}" + (
         f" or depth {-(-(len(poles) - 1) // (width - 1))}" if width > 1 else ""
     )
@@ -251,12 +251,12 @@ def gain_stages(
     peak = float(np.abs(residues).max())
     depth = gain_stage_depth(math.sqrt(peak), max_entry, m)
     pad = np.zeros(m - len(poles), dtype=np.complex128)
-    poles, shares = np.concatenate([poles, pad]), np.concatenate([residues, pad]) / (peak or 1.0)
+    poles, weights = np.concatenate([poles, pad]), np.concatenate([residues, pad]) / (peak or 1.0)
     first = Layer(poles, np.full((m, 1), max_entry))
-    cancels = float((peak * np.abs(shares) / (1 - np.abs(poles))).sum())  # every mode is a chain of its own
+    cancels = float((peak * np.abs(weights) / (1 - np.abs(poles))).sum())  # every mode is a chain of its own
     if depth == 1:
-        return (first,), peak * shares / max_entry, cancels
-    mix = Layer(np.zeros(m), np.tile(max_entry * shares, (m, 1)))
+        return (first,), peak * weights / max_entry, cancels
+    mix = Layer(np.zeros(m), np.tile(max_entry * weights, (m, 1)))
     amplify = Layer(np.zeros(m), np.full((m, m), max_entry))
     left = peak / (max_entry**2 * (m * max_entry) ** (depth - 2) * m)
     return (first, mix, *[amplify] * (depth - 2)), np.full(m, left, dtype=np.complex128), cancels

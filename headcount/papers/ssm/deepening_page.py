@@ -56,8 +56,8 @@ class DeepenedSystem:
     @property
     def sentence(self) -> str:
         """What depth did, and which form keeps the response best."""
-        said = deepening_sentence(self.shallow, self.deep)
-        return f"{said}; {winners(self.forms)}" if self.forms else said
+        finding = deepening_sentence(self.shallow, self.deep)
+        return f"{finding}; {winners(self.forms)}" if self.forms else finding
 
     def to_json(self) -> dict[str, object]:
         """A JSON-ready dictionary."""

@@ -35,12 +35,12 @@ def modes(layers: Sequence[Layer], readout: Complex[np.ndarray, " width"]) -> tu
     A pole that stands in r layers may carry up to r weights; zero poles pass their input at once and never pile up.
     """
     count = _layers_with_pole(layers)
-    found = [Mode(0j, np.array([_constant(layers, readout)]))] if 0 in count else []
+    fractions = [Mode(0j, np.array([_constant(layers, readout)]))] if 0 in count else []
     for order in sorted({r for pole, r in count.items() if pole != 0}):
         poles = np.array([pole for pole, r in count.items() if r == order and pole != 0])
         weights = _laurent(layers, readout, poles, order)
-        found += [Mode(complex(pole), w) for pole, w in zip(poles, weights, strict=True)]
-    return tuple(sorted(found, key=lambda mode: -abs(mode.pole)))
+        fractions += [Mode(complex(pole), w) for pole, w in zip(poles, weights, strict=True)]
+    return tuple(sorted(fractions, key=lambda mode: -abs(mode.pole)))
 
 
 def modes_impulse(parts: Sequence[Mode], count: int) -> Complex[np.ndarray, " count"]:

@@ -216,8 +216,8 @@ def to_sos(system: DiagonalSSM) -> Float[np.ndarray, "sections 6"]:
     sos = scipy.signal.zpk2sos(zeros, poles, gain.real)
     late = len(poles) - len(zeros)
     for section in sos:  # scipy fills missing zeros with zeros at 0, which drops the delay: put it back
-        room = min(late, 3 - len(np.trim_zeros(section[:3], "b")))
-        section[:3], late = np.roll(section[:3], room), late - room
+        delay = min(late, 3 - len(np.trim_zeros(section[:3], "b")))
+        section[:3], late = np.roll(section[:3], delay), late - delay
     return sos
 
 

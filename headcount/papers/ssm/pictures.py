@@ -119,10 +119,10 @@ def _magnitude(frame: Frame, system: DiagonalSSM, deep: DeepSSM) -> str:
     omega = np.linspace(0, np.pi, 257)
     one, many = (20 * np.log10(np.maximum(np.abs(form.frequency(omega)), 1e-6)) for form in (system, deep))
     panel = plain_panel(frame, [0.0, 1.0], [*one.tolist(), *many.tolist()])
-    share = (omega / np.pi).tolist()
+    frequency = (omega / np.pi).tolist()
     body = panel.axes + panel.title("Frequency response, decibels")
-    body += panel.line(zip(share, one.tolist(), strict=True), "bold ks0")
-    body += panel.line(zip(share, many.tolist(), strict=True), "thin ks1")
+    body += panel.line(zip(frequency, one.tolist(), strict=True), "bold ks0")
+    body += panel.line(zip(frequency, many.tolist(), strict=True), "thin ks1")
     body += legend(["one layer", f"depth {deep.depth}"], frame.right - 90, frame.top + 10)
     places = [(0.0, "0"), (0.25, "1/4"), (0.5, "1/2"), (0.75, "3/4"), (1.0, "1")]
     return body + panel.below(places, "frequency over half the sample rate")
@@ -158,9 +158,9 @@ def _bits(frame: Frame, name: str, rows: Sequence[Mapping[str, Any]]) -> str:
     panel = log_panel(frame, bits, [*shown, 1.0, MOST])
     body = panel.axes + panel.title(name) + panel.level(1.0, "thin dots s15")
     for number, form in enumerate(forms):
-        mine = [(row["bits"], row["gap"]) for row in rows if row["form"] == form]
-        finite = [(b, min(gap, MOST)) for b, gap in mine if 0 < gap < math.inf]
+        points = [(row["bits"], row["gap"]) for row in rows if row["form"] == form]
+        finite = [(b, min(gap, MOST)) for b, gap in points if 0 < gap < math.inf]
         body += panel.line(finite, f"line ks{number % 4}") + panel.marks(finite, number % 4)
-        body += panel.marks([(b, MOST) for b, gap in mine if not math.isfinite(gap)], number % 4, "cross")
+        body += panel.marks([(b, MOST) for b, gap in points if not math.isfinite(gap)], number % 4, "cross")
     body += legend(forms, frame.left + 12, frame.bottom - 17 * len(forms))
     return body + panel.below([(b, str(b)) for b in bits], "bits per number; upwards: share of the response lost")

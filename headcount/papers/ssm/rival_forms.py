@@ -43,13 +43,13 @@ def forms_of(system: DiagonalSSM, deep: DeepSSM | None = None) -> tuple[FilterFo
     if not system.is_real:
         raise ValueError("sections, lattice and balanced forms are for real kernels; this one is complex")
     chains = [deep] if deep is not None else _chains(system)
-    found = [FilterForm(DEEP, _reals(one), lambda bits, count, s=one: _deep(s, bits, count)) for one in chains]
+    forms = [FilterForm(DEEP, _reals(one), lambda bits, count, s=one: _deep(s, bits, count)) for one in chains]
     order = len(to_tf(system)[1]) - 1
     sos = to_sos(system)
-    found.append(FilterForm("sections", 5 * len(sos), lambda bits, count: _sections(sos, bits, count)))
-    found.append(FilterForm("lattice", 2 * order + 1, lambda bits, count: _lattice(system, bits, count)))
-    found.append(FilterForm("balanced", order**2 + 2 * order + 1, lambda bits, count: _balanced(system, bits, count)))
-    return tuple(found)
+    forms.append(FilterForm("sections", 5 * len(sos), lambda bits, count: _sections(sos, bits, count)))
+    forms.append(FilterForm("lattice", 2 * order + 1, lambda bits, count: _lattice(system, bits, count)))
+    forms.append(FilterForm("balanced", order**2 + 2 * order + 1, lambda bits, count: _balanced(system, bits, count)))
+    return tuple(forms)
 
 
 FormRow = TypedDict(
@@ -70,15 +70,15 @@ def form_rows(
     sections = next(form.numbers for form in forms if form.name == "sections")
     rows = []
     for b in bits:
-        found = dict[str, FormRow]()
+        best = dict[str, FormRow]()
         for form in forms:
             own = b if b == FLOAT32 else min(52, sections * b // form.numbers)
             gap, worst = _lost(form, own, wanted) if own >= 2 else (math.inf, math.inf)
             row: FormRow = {"budget": b, "form": form.name, "numbers": form.numbers, "bits": own, "gap": gap,
                             "worst dB": worst}  # fmt: skip
-            if form.name not in found or gap < found[form.name]["gap"]:
-                found[form.name] = row
-        rows += found.values()
+            if form.name not in best or gap < best[form.name]["gap"]:
+                best[form.name] = row
+        rows += best.values()
     return rows
 
 
@@ -111,14 +111,14 @@ def _spoken(budgets: list[int]) -> str:
 
 
 def _chains(system: DiagonalSSM) -> list[DeepSSM]:
-    found = []
+    chains = []
     for depth in DEPTHS:
         for deal in (by_modulus, by_angle):
             try:
-                found.append(system.deepen(depth, deal=deal))
+                chains.append(system.deepen(depth, deal=deal))
             except ValueError:  # a response that this grouping would lose
                 continue
-    return found
+    return chains
 
 
 def _count(system: DiagonalSSM) -> int:
@@ -133,8 +133,8 @@ def _lost(form: FilterForm, bits: int, wanted: np.ndarray) -> tuple[float, float
     if not math.isfinite(gap):
         return math.inf, math.inf
     gain, got = np.abs(np.fft.rfft(wanted, 8192)), np.abs(np.fft.rfft(kernel, 8192))
-    seen = gain > FLOOR * gain.max()
-    return gap, float(np.abs(20 * np.log10(np.maximum(got[seen], 1e-300) / gain[seen])).max())
+    audible = gain > FLOOR * gain.max()
+    return gap, float(np.abs(20 * np.log10(np.maximum(got[audible], 1e-300) / gain[audible])).max())
 
 
 def _reals(deep: DeepSSM) -> int:
@@ -184,10 +184,10 @@ def _lattice(system: DiagonalSSM, bits: int, count: int) -> np.ndarray:
     for m in range(order, -1, -1):
         taps[m] = left[m]
         left[: m + 1] -= taps[m] * polynomials[m][::-1]
-    kept = _rounded(reflections, bits, 1.0)
-    if (np.abs(kept) >= 1).any():
+    rounded = _rounded(reflections, bits, 1.0)
+    if (np.abs(rounded) >= 1).any():
         return np.full(count, np.inf)
-    return _lattice_kernel(kept, _rounded(taps, bits), count)
+    return _lattice_kernel(rounded, _rounded(taps, bits), count)
 
 
 def _lattice_kernel(reflections: np.ndarray, taps: np.ndarray, count: int) -> np.ndarray:
@@ -210,10 +210,10 @@ def _balanced(system: DiagonalSSM, bits: int, count: int) -> np.ndarray:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # poles near the circle: what is lost shows in the response
-            reach = scipy.linalg.solve_discrete_lyapunov(A, B @ B.T)
-            seen = scipy.linalg.solve_discrete_lyapunov(A.T, C.T @ C)
-        root = np.linalg.cholesky(reach + 1e-14 * np.trace(reach) * np.eye(len(A)))
-        left, squares, _ = np.linalg.svd(root.T @ seen @ root)
+            controllability = scipy.linalg.solve_discrete_lyapunov(A, B @ B.T)
+            observability = scipy.linalg.solve_discrete_lyapunov(A.T, C.T @ C)
+        root = np.linalg.cholesky(controllability + 1e-14 * np.trace(controllability) * np.eye(len(A)))
+        left, squares, _ = np.linalg.svd(root.T @ observability @ root)
         turn = root @ left / np.maximum(squares, squares[0] * 1e-14) ** 0.25
         back = np.linalg.inv(turn)
         A, B, C = (_rounded(part, bits) for part in (back @ A @ turn, back @ B, C @ turn))

@@ -65,10 +65,10 @@ def load_digit(
     missing = {"audio", "offsets", "digit", "speaker", "take", "rate"} - set(archive)
     if missing:
         raise ValueError(f"{path} lacks {', '.join(sorted(missing))}; it is not an archive of spoken digits")
-    found = (archive["digit"] == digit) & (archive["speaker"] == speaker) & (archive["take"] == take)
-    if not found.any():
+    matches = (archive["digit"] == digit) & (archive["speaker"] == speaker) & (archive["take"] == take)
+    if not matches.any():
         raise ValueError(f"{path} holds no digit {digit} of speaker {speaker}, take {take}")
-    place = int(np.flatnonzero(found)[0])
+    place = int(np.flatnonzero(matches)[0])
     start, end = archive["offsets"][place : place + 2]
     wave = archive["audio"][start:end].astype(np.float64)
     return wave / np.abs(wave).max(), int(archive["rate"])

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headcount.files import whole
+from headcount.files import atomic_write
 from headcount.nets.exporting import traced, write_program
 from headcount.papers.ssm.interchange import to_sos
 from headcount.papers.ssm.layer import Layer
@@ -53,11 +53,11 @@ class StreamingFilter(nn.Module):
         self, x: Float[Tensor, " batch"], state: Float[Tensor, "batch states"]
     ) -> tuple[Float[Tensor, " batch"], Float[Tensor, "batch states"]]:
         """The next sample of each signal, and what is to be remembered; the first state is zeros."""
-        v, kept = x[:, None], []
+        v, states = x[:, None], []
         for h, hold, feed in zip(state.split(self.widths, dim=1), self.hold, self.feed, strict=True):
             v = h @ hold.T + v @ feed.T
-            kept.append(v)
-        return v @ self.readout, torch.cat(kept, dim=1)
+            states.append(v)
+        return v @ self.readout, torch.cat(states, dim=1)
 
     def filter(self, x: Float[Tensor, "batch length"]) -> Float[Tensor, "batch length"]:
         """Whole signals, from zero states."""
@@ -87,7 +87,7 @@ def export(system: DiagonalSSM | DeepSSM, path: Path | str, *, precision: str = 
         raise ValueError(f"precision is float32 or float64, got {precision!r}")
     if path.suffix == ".json":
         flat = system.flatten() if isinstance(system, DeepSSM) else system
-        with whole(path) as scratch:
+        with atomic_write(path) as scratch:
             scratch.write_text(json.dumps({"sos": to_sos(flat).tolist()}, indent=1) + "\n", encoding="utf-8")
         return path
     program, facts = _program(system, PRECISIONS[precision])

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from headcount.files import refuse_no_file, text_in, whole
+from headcount.files import atomic_write, refuse_no_file, text_in
 from headcount.papers.ssm import interchange
 from headcount.papers.ssm.layer import Layer
 from headcount.papers.ssm.systems import DeepSSM, DiagonalSSM
@@ -76,7 +76,7 @@ def save(system: System, path: str | Path) -> Path:
         raise ValueError(
             f"{path.name}: a system is saved as .json or .safetensors, not {path.suffix or 'without ending'}"
         )
-    with whole(path) as scratch:
+    with atomic_write(path) as scratch:
         scratch.write_bytes(content)
     return path
 

@@ -132,16 +132,16 @@ class DiagonalSSM:
         5
         """
         deals = (by_modulus, by_angle) if deal is None else (deal,)
-        found, problems = list[DeepSSM](), list[ValueError]()
+        candidates, problems = list[DeepSSM](), list[ValueError]()
         for one in deals:
             try:
                 parts = deepen.shallowest_chains(self.poles, self.residues, max_entry, width, one)
-                found.append(self._deepened(parts, tolerance))
+                candidates.append(self._deepened(parts, tolerance))
             except ValueError as problem:
                 problems.append(problem)
-        if not found:
+        if not candidates:
             raise problems[0]
-        return min(found, key=lambda deep: (deep.depth, deep.used_parameters))
+        return min(candidates, key=lambda deep: (deep.depth, deep.used_parameters))
 
     def gain_stages(self, max_entry: float, width: int | None = None, *, tolerance: float = TOLERANCE) -> DeepSSM:
         """The other route: modes in layer 1, then layers that only amplify; width n, fewer layers, more weights.

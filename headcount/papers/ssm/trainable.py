@@ -131,5 +131,5 @@ def stacked(system: DiagonalSSM | DeepSSM) -> tuple[Tensor, Tensor, Tensor, Tens
         between = np.array([layer.weights for layer in system.layers[1:]]).reshape(-1, m, m)
         parts = (np.stack([l.poles for l in system.layers]), system.layers[0].weights[:, 0], between, system.readout)
     real = all((np.imag(part) == 0).all() for part in parts)
-    kept = tuple(np.ascontiguousarray(np.real(part) if real else np.asarray(part, complex)) for part in parts)
-    return tuple(torch.tensor(part) for part in kept)  # pyright: ignore[reportReturnType]
+    arrays = tuple(np.ascontiguousarray(np.real(part) if real else np.asarray(part, complex)) for part in parts)
+    return tuple(torch.tensor(part) for part in arrays)  # pyright: ignore[reportReturnType]

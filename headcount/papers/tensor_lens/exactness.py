@@ -73,16 +73,16 @@ def certify(
     tape: Tape, recorded: Tensor, plain: Tensor, rows: tuple[Tensor, Tensor, Tensor], a: float, adjoint: float
 ) -> AffineCertificate:
     """The gaps, from the recorded output, the model's own, and the replays at x, x' and a x + (1 - a) x'."""
-    here, far, between = rows
+    at_x, far, between = rows
     size = float(recorded.abs().max()) or 1.0
     larger = max(size, float(far.abs().max()))
     coarsest = max(tape.dtypes, key=lambda d: torch.finfo(d).eps, default=recorded.dtype)
     return AffineCertificate(
         plain=float((plain - recorded).abs().max()) / size,
-        replay=float((here - recorded).abs().max()) / size,
-        affine=float((between - a * here - (1 - a) * far).abs().max()) / larger,
+        replay=float((at_x - recorded).abs().max()) / size,
+        affine=float((between - a * at_x - (1 - a) * far).abs().max()) / larger,
         adjoint=adjoint,
-        dependence=float((far - here).abs().max()) / size,
+        dependence=float((far - at_x).abs().max()) / size,
         tolerance=TOLERANCE * torch.finfo(coarsest).eps,
         dtype=str(coarsest)[6:],
         frozen=tuple(sorted((k, n) for k, n in tape.frozen.items())),

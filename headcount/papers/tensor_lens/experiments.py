@@ -64,13 +64,15 @@ def compared(curves: Sequence[Mapping[str, Curve]]) -> tuple[MapScore, ...]:
     >>> [(s.name, s.verdict) for s in compared(few)]
     [('operator', ''), ('random', 'operator')]
     """
-    found = []
+    map_scores = []
     for name in curves[0]:
         scores = [_score(row[name]) for row in curves]
         leads = [_score(row["operator"]) - score for row, score in zip(curves, scores, strict=True)]
         points = zip(*(row[name] for row in curves), strict=True)
-        found.append(MapScore(name, interval(scores), interval(leads), tuple(interval(values) for values in points)))
-    return tuple(found)
+        map_scores.append(
+            MapScore(name, interval(scores), interval(leads), tuple(interval(values) for values in points))
+        )
+    return tuple(map_scores)
 
 
 def _score(curve: Curve) -> float:

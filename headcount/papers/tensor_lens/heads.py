@@ -35,18 +35,21 @@ def head_scores(net: Transformer, x: Float[Tensor, "batch length token_dim"]) ->
     scores = list[HeadScore]()
     for layer, attend in enumerate(net.attention):
         parameter: Any = attend.output
-        kept = parameter.detach()
+        output_weight = parameter.detach()
 
-        def answer(gates: Tensor, layer: int = layer, kept: Tensor = kept) -> Tensor:
-            output = {f"attention.{layer}.output": kept * gates[:, None, None]}
+        def answer(gates: Tensor, layer: int = layer, weight: Tensor = output_weight) -> Tensor:
+            output = {f"attention.{layer}.output": weight * gates[:, None, None]}
             return torch.func.functional_call(net, output, (x,)).reshape(len(x), -1).sum(1)
 
-        every, off = torch.ones(len(kept), dtype=kept.dtype), torch.eye(len(kept), dtype=kept.dtype)
+        every, off = (
+            torch.ones(len(output_weight), dtype=output_weight.dtype),
+            torch.eye(len(output_weight), dtype=output_weight.dtype),
+        )
         with torch.no_grad():
-            whole, without = answer(every), torch.stack([answer(every - one) for one in off])
+            full, without = answer(every), torch.stack([answer(every - one) for one in off])
         through = torch.autograd.functional.jacobian(answer, every)
-        moved = torch.as_tensor(through).abs().mean(0) / (whole.abs().mean() or 1.0)
-        lost = (without - whole).square().mean(1) / (whole.var(unbiased=False) or 1.0)
+        moved = torch.as_tensor(through).abs().mean(0) / (full.abs().mean() or 1.0)
+        lost = (without - full).square().mean(1) / (full.var(unbiased=False) or 1.0)
         rows = zip(moved.tolist(), lost.tolist(), strict=True)
         scores += [HeadScore(layer + 1, head + 1, *row) for head, row in enumerate(rows)]
     return tuple(scores)

@@ -46,13 +46,13 @@ def masking_curve(
     """
     subject = subject_of(model, x)
     ranked = (order if isinstance(order, Tensor) else order(model, x)).argsort(descending=True, stable=True)
-    whole = subject(subject.x[None])
+    unmasked = subject(subject.x[None])
     rows = []
     for fraction in fractions:
         count = round(fraction * len(x))
         masked = subject.x.clone()
         masked[ranked[:count]] = 0.0 if blank is None else blank
-        change = (subject(masked[None]) - whole).norm() / whole.norm()
+        change = (subject(masked[None]) - unmasked).norm() / unmasked.norm()
         rows.append(MaskingRow(fraction, count, float(change)))
     return tuple(rows)
 
@@ -85,13 +85,13 @@ def last_attention(model: nn.Module, x: Tensor) -> Tensor:
 
 def rollout(model: nn.Module, x: Tensor) -> Tensor:
     """Attention rollout: the product of (weights + I) / 2 over the layers, averaged over places."""
-    whole = torch.eye(len(x), dtype=x.dtype)
+    product = torch.eye(len(x), dtype=x.dtype)
     for weights in _attentions(model, x):
         square = weights[: len(x)] if len(weights) >= len(x) else None
-        if square is None:  # the read-out alone asks
-            return (weights @ whole).mean(0)
-        whole = (square + torch.eye(len(x), dtype=x.dtype)) @ whole / 2
-    return whole.mean(0)
+        if square is None:  # the read-out is the only query
+            return (weights @ product).mean(0)
+        product = (square + torch.eye(len(x), dtype=x.dtype)) @ product / 2
+    return product.mean(0)
 
 
 def at_random(model: nn.Module, x: Tensor) -> Tensor:
@@ -101,12 +101,12 @@ def at_random(model: nn.Module, x: Tensor) -> Tensor:
 
 
 def _attentions(model: nn.Module, x: Tensor) -> list[Tensor]:
-    """The weights of every attention over the tokens, averaged over heads: (asking, length)."""
+    """The weights of every attention over the tokens, averaged over heads: (queries, length)."""
     subject, tape = subject_of(model, x), Tape()
     with parameters_still(subject.model), torch.enable_grad(), Recording(tape):
         subject(subject.x.clone()[None].requires_grad_())
-    kept = [v for values in tape.values.values() for v in values if isinstance(v, Tensor)]
-    weights = [v for v in kept if getattr(v, "_lens", "") == "softmax" and v.shape[-1] == len(x)]
+    recorded = [v for values in tape.values.values() for v in values if isinstance(v, Tensor)]
+    weights = [v for v in recorded if getattr(v, "_lens", "") == "softmax" and v.shape[-1] == len(x)]
     if not weights:
         raise ValueError("no attention over the tokens was seen, so there is nothing to roll out")
     return [w.reshape(-1, *w.shape[-2:]).mean(0) for w in weights]

@@ -151,18 +151,18 @@ class Operator:
         `progress` is called with the tokens done and all of them; None shows a bar where there is a terminal.
         """
         cost, x, constant = self.cost.check(), self.x, self.constant
-        found, scale = constant.new_empty(len(x), *constant.shape), 2.0 ** round(math.log2(len(x)))
-        at_once = self.budget.rows(found.numel() * found.element_size())
+        parts, scale = constant.new_empty(len(x), *constant.shape), 2.0 ** round(math.log2(len(x)))
+        at_once = self.budget.rows(parts.numel() * parts.element_size())
         with progress_bar(cost, len(x)) if progress is None else nullcontext(progress) as done:
             for first in range(0, len(x), at_once):
-                here = range(first, min(first + at_once, len(x)))
-                rows = x.new_zeros(len(here) + 1, *x.shape)
-                rows[range(len(here)), here] = scale * x[first : here.stop]  # one token each, all others 0
+                chunk = range(first, min(first + at_once, len(x)))
+                rows = x.new_zeros(len(chunk) + 1, *x.shape)
+                rows[range(len(chunk)), chunk] = scale * x[first : chunk.stop]  # one token each, all others 0
                 moved = self.replay(rows)
-                found[first : here.stop] = (moved[:-1] - moved[-1]) / scale
-                done(here.stop, len(x))
-        self._held(found.sum(0), "the contributions")
-        return found.transpose(0, 1)
+                parts[first : chunk.stop] = (moved[:-1] - moved[-1]) / scale
+                done(chunk.stop, len(x))
+        self._held(parts.sum(0), "the contributions")
+        return parts.transpose(0, 1)
 
     def tokens(self, by: TokenMap = norm) -> Float[Tensor, "places length"]:
         """One number for each token and each place read: `norm`, `share` or `logit(direction)`."""
@@ -226,8 +226,8 @@ class Operator:
         kind = self.output.cpu().numpy().dtype
         product = LinearOperator((out.numel(), x.numel()), matvec=forward, rmatvec=backward, dtype=kind)  # pyright: ignore
         start = torch.ones(min(out.numel(), x.numel()), dtype=out.dtype).numpy()
-        found: Any = svds(product, k=k, v0=start)
-        u, s, v = found
+        triplet: Any = svds(product, k=k, v0=start)
+        u, s, v = triplet
         order = s.argsort()[::-1].copy()
         u, v = torch.as_tensor(u.T[order].copy()), torch.as_tensor(v[order].copy())
         return Singular(torch.as_tensor(s[order].copy()), u.unflatten(1, out.shape), v.unflatten(1, x.shape))
@@ -280,37 +280,37 @@ def operator(
     except ValueError:
         raise
     except Exception as problem:  # the plain pass went through: what fails is being watched
-        said = (str(problem).strip().splitlines() or [""])[0][:160]
-        raise NotAffine(f"the model cannot be recorded: {type(problem).__name__}: {said}") from problem
+        message = (str(problem).strip().splitlines() or [""])[0][:160]
+        raise NotAffine(f"the model cannot be recorded: {type(problem).__name__}: {message}") from problem
 
 
-def _certified(found: Operator, plain: Tensor) -> Operator:
+def _certified(lens: Operator, plain: Tensor) -> Operator:
     """The certificate from rows that were replayed alone, then the fastest way of replaying several that agrees."""
     began = time.perf_counter()
-    three = _rows_far_apart(found.x)
-    rows = torch.cat([found.replay(row[None]) for row in three])
+    three = _rows_far_apart(lens.x)
+    rows = torch.cat([lens.replay(row[None]) for row in three])
     seconds = (time.perf_counter() - began) / len(rows)
-    here, gap = found.output, _adjoint_gap(found, three, rows)
-    certificate = certify(found.tape, here, plain.reshape(here.shape), (rows[0], rows[1], rows[2]), MIX, gap)
-    found = replace(found, certificate=certificate.check(), budget=found.budget.timed(seconds))
-    ways = (replace(found, together=way) for way in ("at once", "recorded"))
-    return next((way for way in ways if _agree(way, three[:2], rows[:2])), found)
+    output, gap = lens.output, _adjoint_gap(lens, three, rows)
+    certificate = certify(lens.tape, output, plain.reshape(output.shape), (rows[0], rows[1], rows[2]), MIX, gap)
+    lens = replace(lens, certificate=certificate.check(), budget=lens.budget.timed(seconds))
+    candidates = (replace(lens, together=candidate) for candidate in ("at once", "recorded"))
+    return next((candidate for candidate in candidates if _agree(candidate, three[:2], rows[:2])), lens)
 
 
-def _agree(way: Operator, inputs: Tensor, alone: Tensor) -> bool:
+def _agree(candidate: Operator, inputs: Tensor, alone: Tensor) -> bool:
     """Whether rows that are replayed together are what each is alone."""
     try:
-        gap = float((way.replay(inputs) - alone).abs().max()) / (float(alone.abs().max()) or 1.0)
+        gap = float((candidate.replay(inputs) - alone).abs().max()) / (float(alone.abs().max()) or 1.0)
     except (RuntimeError, IndexError, ValueError):
         return False
-    return gap <= way.certificate.tolerance
+    return gap <= candidate.certificate.tolerance
 
 
-def _adjoint_gap(found: Operator, inputs: Tensor, rows: Tensor) -> float:
+def _adjoint_gap(lens: Operator, inputs: Tensor, rows: Tensor) -> float:
     """<u, f(x') - f(x)> - <T^T u, x' - x> for random signs u, against the length of f(x') - f(x)."""
     moved = (rows[1] - rows[0]).double()
-    u = torch.randint(0, 2, moved.shape, generator=torch.Generator().manual_seed(7)).to(found.output) * 2 - 1
-    back = found.adjoint(u[None])[0]
+    u = torch.randint(0, 2, moved.shape, generator=torch.Generator().manual_seed(7)).to(lens.output) * 2 - 1
+    back = lens.adjoint(u[None])[0]
     parts = (back.double() * (inputs[1] - inputs[0]).double()).sum()
     return float(((u.double() * moved).sum() - parts).abs() / (moved.norm() or 1.0))
 
@@ -359,5 +359,5 @@ def _moved(sites: list[Site], grads: Sequence[Tensor | None], length: int) -> tu
 
 def _by_token(through: Tensor, length: int) -> Tensor:
     """Values lie as (..., tokens, head_dim)."""
-    found = through.sum(-1).flatten(0, -2).sum(0) if through.dim() > 1 else through
-    return found if len(found) == length else found.new_full((length,), float("nan"))
+    by_place = through.sum(-1).flatten(0, -2).sum(0) if through.dim() > 1 else through
+    return by_place if len(by_place) == length else by_place.new_full((length,), float("nan"))

@@ -49,8 +49,8 @@ def subject_of(
     keep = {} if attention_mask is None else {"present": attention_mask.bool().reshape(1, -1)}
 
     def call(rows: Tensor) -> Tensor:
-        given = {name: value.expand(len(rows), -1) for name, value in keep.items()}
-        return _places(model(rows, **given), at)
+        arguments = {name: value.expand(len(rows), -1) for name, value in keep.items()}
+        return _places(model(rows, **arguments), at)
 
     return EmbeddedModel(model, tokens, call, lambda: call(tokens[None]))
 
@@ -140,10 +140,10 @@ def _pretrained(model: Any, x: Tensor, at: Sequence[int] | None, attention_mask:
     mask = None if attention_mask is None else attention_mask.reshape(1, -1).to(tokens.device)
 
     def call(rows: Tensor | None) -> Tensor:
-        given: dict[str, object] = {"inputs_embeds": rows} if rows is not None else {"input_ids": ids.to(tokens.device)}  # pyright: ignore[reportOptionalMemberAccess]
+        args: dict[str, object] = {"inputs_embeds": rows} if rows is not None else {"input_ids": ids.to(tokens.device)}  # pyright: ignore[reportOptionalMemberAccess]
         if mask is not None:
-            given["attention_mask"] = mask.expand(1 if rows is None else len(rows), -1)
-        out = model(**given, **options, return_dict=True)
+            args["attention_mask"] = mask.expand(1 if rows is None else len(rows), -1)
+        out = model(**args, **options, return_dict=True)
         logits = getattr(out, "logits", None)
         read = logits if logits is not None else getattr(out, "last_hidden_state", None)
         if not isinstance(read, Tensor):

@@ -62,16 +62,16 @@ class LensView:
         top = sorted(range(len(self.tokens)), key=lambda i: -abs(self.tokens[i]))[:2]
         named = " and ".join(f"{self._named(i)} ({self.tokens[i]:+.3g})" for i in top)
         hold = "hold the largest shares" if len(top) > 1 else "holds the share"
-        said = f"{named} {hold} of {self.read} ({self.value:.3g}, of which constants {self.constant:+.3g})"
+        sentence = f"{named} {hold} of {self.read} ({self.value:.3g}, of which constants {self.constant:+.3g})"
         if self.sink:
-            said += f"; {self._named(0)} stands first, where {self.on_first:.0%} of all attention rests (a sink)"
+            sentence += f"; {self._named(0)} stands first, where {self.on_first:.0%} of all attention rests (a sink)"
         tried = [(change, i) for i, change in enumerate(self.replaced) if change is not None]
         if tried:
             change, most = max(tried, key=lambda pair: abs(pair[0]))
-            said += f"; with other words in its place {self._named(most)} changes it most ({change:+.3g})"
+            sentence += f"; with other words in its place {self._named(most)} changes it most ({change:+.3g})"
             other = self.replaced[top[0]]
-            said += f", {self._named(top[0])} by {other:+.3g}" if most != top[0] and other is not None else ""
-        return said
+            sentence += f", {self._named(top[0])} by {other:+.3g}" if most != top[0] and other is not None else ""
+        return sentence
 
     @property
     def rows(self) -> list[dict[str, object]]:
@@ -137,28 +137,28 @@ def view_of_text(
         raise ValueError("the text is empty: give it some words")
     ids = torch.tensor(tokenizer(text)["input_ids"])
     speaks = hasattr(model, "lm_head") or model.get_output_embeddings() is not None
-    seen = operator(model, ids, at=[-1] if speaks else None, memory=memory, forecast=forecast)
+    lens = operator(model, ids, at=[-1] if speaks else None, memory=memory, forecast=forecast)
     if speaks:
-        direction, read = _logit(seen, tokenizer, token, against)
+        direction, read = _logit(lens, tokenizer, token, against)
     elif coordinate is not None:
-        direction, read = _coordinate(seen, coordinate), f"coordinate {coordinate} of the embedding"
+        direction, read = _coordinate(lens, coordinate), f"coordinate {coordinate} of the embedding"
     else:
-        direction, read = _similarity(seen, model, tokenizer, against)
+        direction, read = _similarity(lens, model, tokenizer, against)
     pieces = _spaced([tokenizer.decode([i]) or "·" for i in ids.tolist()])
-    view = _view(name, read, pieces, seen, seen.read(direction))
+    view = _view(name, read, pieces, lens, lens.read(direction))
     order = sorted(range(len(ids)), key=lambda i: -abs(view.tokens[i]))
     special = set(getattr(tokenizer, "all_special_ids", ()))
     places = [i for i in order if int(ids[i]) not in special][:ALL_TRIED]
     words = other_words(tokenizer, model.get_input_embeddings().weight.shape[0])
-    changes = replaced(seen, model, ids, direction, words, places)
-    view = replace(view, replaced=changes, on_first=first_token_weight(seen, -1 if speaks else None))
+    changes = replaced(lens, model, ids, direction, words, places)
+    view = replace(view, replaced=changes, on_first=first_token_weight(lens, -1 if speaks else None))
     if not every:
         return view
-    forecast(seen.cost)
-    slice_ = seen.contributions()
-    gap = (slice_.sum(1) + seen.constant - seen.output).abs().max() / seen.output.abs().max()
+    forecast(lens.cost)
+    slice_ = lens.contributions()
+    gap = (slice_.sum(1) + lens.constant - lens.output).abs().max() / lens.output.abs().max()
     argued = _argued(slice_[0], tokenizer) if speaks else ()
-    return replace(view, numbers=seen.output.numel(), slice_gap=float(gap), argued=argued)
+    return replace(view, numbers=lens.output.numel(), slice_gap=float(gap), argued=argued)
 
 
 def _argued(slice_: Tensor, tokenizer: Any, count: int = 3) -> tuple[tuple[str, ...], ...]:
@@ -176,17 +176,17 @@ def view_of_network(
     forecast: Callable[[Forecast], None] = lambda cost: None,
 ) -> LensView:
     """One output of a network of our own at one input."""
-    seen = operator(net.eval(), x, memory=memory, forecast=forecast)
-    direction = torch.zeros(seen.output.shape[-1], dtype=x.dtype)
+    lens = operator(net.eval(), x, memory=memory, forecast=forecast)
+    direction = torch.zeros(lens.output.shape[-1], dtype=x.dtype)
     direction[output] = 1.0
     pieces = tuple(f" x{t + 1}" for t in range(len(x)))
-    return _view(name, "the output", pieces, seen, seen.read(direction))
+    return _view(name, "the output", pieces, lens, lens.read(direction))
 
 
-def _view(name: str, read: str, pieces: tuple[str, ...], seen: Operator, out: ReadOut) -> LensView:
+def _view(name: str, read: str, pieces: tuple[str, ...], lens: Operator, out: ReadOut) -> LensView:
     rows = tuple(tuple(row) for row in out.attention.tolist())
     hidden = tuple(out.feed_forward.tolist())
-    certificate = seen.certificate.as_dict()
+    certificate = lens.certificate.as_dict()
     return LensView(name, read, out.value, pieces, tuple(out.tokens.tolist()), out.constant, rows, hidden, certificate)
 
 
@@ -201,12 +201,12 @@ def _spaced(pieces: list[str]) -> tuple[str, ...]:
     return (*pieces[:1], *(p[2:] if p.startswith("##") else f" {p}" for p in pieces[1:]))
 
 
-def _logit(seen: Operator, tokenizer: Any, token: str, against: str) -> tuple[Tensor, str]:
+def _logit(lens: Operator, tokenizer: Any, token: str, against: str) -> tuple[Tensor, str]:
     """The logit of a token counted from the mean, or against another token's."""
-    width = seen.output.shape[-1]
-    chosen = _token_id(tokenizer, token, "token") if token else int(seen.output[-1].argmax())
+    width = lens.output.shape[-1]
+    chosen = _token_id(tokenizer, token, "token") if token else int(lens.output[-1].argmax())
     named = f"the logit of {tokenizer.decode([chosen])!r}"
-    direction = torch.full((width,), 0.0 if against else -1 / width).to(seen.output)
+    direction = torch.full((width,), 0.0 if against else -1 / width).to(lens.output)
     direction[chosen] += 1.0
     if not against:
         return direction, named
@@ -218,14 +218,14 @@ def _logit(seen: Operator, tokenizer: Any, token: str, against: str) -> tuple[Te
 
 
 def _token_id(tokenizer: Any, token: str, option: str) -> int:
-    found = tokenizer(token, add_special_tokens=False)["input_ids"]
-    if len(found) != 1:
-        raise ValueError(f"`{option}` must be one token of the model, {token!r} is {len(found)}")
-    return found[0]
+    ids = tokenizer(token, add_special_tokens=False)["input_ids"]
+    if len(ids) != 1:
+        raise ValueError(f"`{option}` must be one token of the model, {token!r} is {len(ids)}")
+    return ids[0]
 
 
-def _coordinate(seen: Operator, coordinate: int) -> Tensor:
-    places, width = seen.output.shape
+def _coordinate(lens: Operator, coordinate: int) -> Tensor:
+    places, width = lens.output.shape
     if not 0 <= coordinate < width:
         raise ValueError(f"coordinate must lie in 0..{width - 1}, got {coordinate}")
     direction = torch.zeros(places, width)
@@ -233,13 +233,13 @@ def _coordinate(seen: Operator, coordinate: int) -> Tensor:
     return direction
 
 
-def _similarity(seen: Operator, model: Any, tokenizer: Any, against: str) -> tuple[Tensor, str]:
+def _similarity(lens: Operator, model: Any, tokenizer: Any, against: str) -> tuple[Tensor, str]:
     """The cosine of the mean state with another text's; its own length is frozen as a norm's scale is."""
-    own = seen.output.mean(0)
+    own = lens.output.mean(0)
     other = own
     if against:
         with torch.no_grad():
             ids = torch.tensor([tokenizer(against)["input_ids"]])
             other = model(input_ids=ids).last_hidden_state[0].mean(0)
-    direction = other / (other.norm() * own.norm()) / len(seen.output)
-    return direction.expand_as(seen.output), f"similarity to {against!r}" if against else "the embedding itself"
+    direction = other / (other.norm() * own.norm()) / len(lens.output)
+    return direction.expand_as(lens.output), f"similarity to {against!r}" if against else "the embedding itself"

@@ -66,11 +66,11 @@ class Collision:
         """What the two sequences show of read-outs on this attention, with what Lemma 4 asks of them."""
         subject = f"a read-out that brings this attention within {eps:.3g} of the target"
         if not self.collides(eps):
-            seen = Evidence(planned=self.looked_at, entered=self.looked_at, rows=self.looked_at)
+            evidence = Evidence(planned=self.looked_at, entered=self.looked_at, rows=self.looked_at)
             one = f"the targets found are {self.target_gap:.3g} apart, and one constant lies within {eps:.3g} of both"
             none = f"of {self.looked_at:,} sequences looked at no two ask it for more hidden units than the target does"
             why = one if self.target_gap <= 2 * eps else none
-            return Claim(subject, Predicate.NOTHING, basis=Basis("measured"), evidence=seen, reason=why)
+            return Claim(subject, Predicate.NOTHING, basis=Basis("measured"), evidence=evidence, reason=why)
         width = self.width(eps)
         return Claim(subject, Predicate.CONFUSED, width, Basis("proved"), width.source, width.given)
 
@@ -122,7 +122,7 @@ def collide(
     for fillings in _batches(tables, free, seed):
         pairs += _closest(tables, fillings)
         looked_at += len(fillings)
-    best = max((_measured(task, net, placement, a, b) for a, b in pairs), key=lambda found: found[0] / found[1])
+    best = max((_measured(task, net, placement, a, b) for a, b in pairs), key=lambda pair: pair[0] / pair[1])
     gap, distance, first, second = best
     sight, slope = tables.sight, math.hypot(*minima.outer.partial_bounds())
     sizes = sight.heads, sight.head_dim, sight.embed_dim
@@ -172,16 +172,16 @@ class _Tables:
 def _tables(placement: Placement, net: nn.Module) -> _Tables:
     length = len(placement.fixed)
     free = list(placement.free)
-    kept = [t for t in range(length) if t not in set(free)]
+    fixed_places = [t for t in range(length) if t not in set(free)]
     distinct, which = torch.unique(placement.fixed, dim=0, return_inverse=True)
     sight = sight_of(net, torch.cat([distinct, placement.tokens.flatten(0, 1)]), length)
-    here = len(distinct) + np.arange(placement.tokens.shape[0] * placement.levels).reshape(-1, placement.levels)
+    entries = len(distinct) + np.arange(placement.tokens.shape[0] * placement.levels).reshape(-1, placement.levels)
     at = np.asarray(free)[:, None]
-    fixed_log, free_log = sight.log_weights[which.numpy()[kept], kept], sight.log_weights[here, at]
+    fixed_log, free_log = sight.log_weights[which.numpy()[fixed_places], fixed_places], sight.log_weights[entries, at]
     top = np.maximum(fixed_log.max(axis=0), free_log.max(axis=(0, 1)))
     fixed_weight, weight = np.exp(fixed_log - top), np.exp(free_log - top)
-    fixed_value = (fixed_weight[..., None] * sight.values[which.numpy()[kept], kept]).sum(axis=0)
-    return _Tables(sight, fixed_weight.sum(axis=0), fixed_value, weight, weight[..., None] * sight.values[here, at])
+    fixed_value = (fixed_weight[..., None] * sight.values[which.numpy()[fixed_places], fixed_places]).sum(axis=0)
+    return _Tables(sight, fixed_weight.sum(axis=0), fixed_value, weight, weight[..., None] * sight.values[entries, at])
 
 
 def _batches(tables: _Tables, free: int, seed: int) -> Iterator[np.ndarray]:
@@ -211,12 +211,12 @@ def _near_points(tables: _Tables, seed: int) -> Iterator[np.ndarray]:
 
 
 def _met(left: np.ndarray, have: np.ndarray, right: np.ndarray, wanted: np.ndarray, level: int) -> np.ndarray:
-    mine = np.flatnonzero(left[:, 0] == level)
-    points, asked = have[mine].reshape(len(mine), -1), wanted.reshape(len(wanted), -1)
+    candidates = np.flatnonzero(left[:, 0] == level)
+    points, targets = have[candidates].reshape(len(candidates), -1), wanted.reshape(len(wanted), -1)
     count = NEIGHBOURS if points.shape[1] <= FLAT else 1
-    _, near = _tree(points).query(asked, k=count, workers=2)
+    _, near = _tree(points).query(targets, k=count, workers=2)
     near = np.asarray(near)
-    return np.concatenate([left[mine[near.reshape(-1)]], np.repeat(right, count, axis=0)], axis=1)
+    return np.concatenate([left[candidates[near.reshape(-1)]], np.repeat(right, count, axis=0)], axis=1)
 
 
 def _tree(points: np.ndarray) -> KDTree:
@@ -262,7 +262,7 @@ def _measured(
     agree = a == b
     plain = _gap_and_distance(task, net, placement.filled(a), placement.filled(b))
     dummies = [placement.filled(np.where(agree, -1, choice)) for choice in (a, b)]
-    return max(plain, _gap_and_distance(task, net, *dummies), key=lambda found: found[0] / found[1])
+    return max(plain, _gap_and_distance(task, net, *dummies), key=lambda pair: pair[0] / pair[1])
 
 
 @torch.no_grad()

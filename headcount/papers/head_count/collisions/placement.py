@@ -56,20 +56,20 @@ def place(minima: Minima, net: nn.Module, *, free: int, levels: int) -> Placemen
         raise ValueError(f"free must be at least 1 and levels at least 2, got {free} and {levels}")
     known = _known(minima)
     chosen = _favourites(sight_of(net, known.flatten(0, 1), minima.length), minima)
-    held = {token // known.shape[1] for token, _ in chosen}
-    mine = next((i for i in range(minima.count) if i not in held), minima.count - 1)
-    dummy = known[next(i for i in reversed(range(minima.count)) if i != mine), 0]
+    covered = {token // known.shape[1] for token, _ in chosen}
+    uncovered = next((i for i in range(minima.count) if i not in covered), minima.count - 1)
+    dummy = known[next(i for i in reversed(range(minima.count)) if i != uncovered), 0]
     fixed = dummy.expand(minima.length, -1).clone()
     for token, t in chosen:
-        if token // known.shape[1] != mine:  # with enough heads it may be: there it would decide the minimum
+        if token // known.shape[1] != uncovered:  # with enough heads it may be: there it would decide the minimum
             fixed[t] = known.flatten(0, 1)[token]
-    reserved = _reserved(minima, mine, {t for _, t in chosen})
+    reserved = _reserved(minima, uncovered, {t for _, t in chosen})
     for i, t in reserved.items():
         fixed[t] = known[i, 0]
-    places = _free_places(minima, mine, {t for _, t in chosen} | set(reserved.values()), free)
+    places = _free_places(minima, uncovered, {t for _, t in chosen} | set(reserved.values()), free)
     u = (torch.arange(free)[:, None] + (torch.arange(levels) + 0.5) / levels) / free
-    tokens = segment(minima, mine, u.flatten()).reshape(free, levels, -1)
-    return Placement(mine, fixed, places, tokens, dummy, tuple(t for _, t in chosen))
+    tokens = segment(minima, uncovered, u.flatten()).reshape(free, levels, -1)
+    return Placement(uncovered, fixed, places, tokens, dummy, tuple(t for _, t in chosen))
 
 
 def _known(minima: Minima) -> Tensor:
@@ -79,11 +79,11 @@ def _known(minima: Minima) -> Tensor:
     return torch.cat([lowest[:, None], torch.stack(points)], dim=1)
 
 
-def _reserved(minima: Minima, mine: int, taken: set[int]) -> dict[int, int]:
+def _reserved(minima: Minima, uncovered: int, taken: set[int]) -> dict[int, int]:
     """A position of its own window for the minimiser of every other retrieval."""
     places: dict[int, int] = {}
     for i in range(minima.count):
-        if i != mine:
+        if i != uncovered:
             t = next((t for t in minima.windows[i] if t not in taken and t not in places.values()), None)
             if t is None:
                 raise ValueError(f"no position of window {i} is left for its own minimiser; use a longer sequence")
@@ -91,11 +91,11 @@ def _reserved(minima: Minima, mine: int, taken: set[int]) -> dict[int, int]:
     return places
 
 
-def _free_places(minima: Minima, mine: int, taken: set[int], free: int) -> tuple[int, ...]:
-    places = [t for t in minima.windows[mine] if t not in taken]
+def _free_places(minima: Minima, uncovered: int, taken: set[int], free: int) -> tuple[int, ...]:
+    places = [t for t in minima.windows[uncovered] if t not in taken]
     if len(places) < free:
         raise ValueError(
-            f"window {mine} has {counted(len(places), 'position')} free at length {minima.length:,}, not {free}; "
+            f"window {uncovered} has {counted(len(places), 'position')} free at length {minima.length:,}, not {free}; "
             f"use a longer sequence or fewer free positions"
         )
     return tuple(places[:free])

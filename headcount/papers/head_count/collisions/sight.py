@@ -58,8 +58,8 @@ def sight_of(net: nn.Module, tokens: Tensor, length: int) -> Sight:
     assert isinstance(attention, Attention)
     x = tokens.double()[:, None, :].expand(-1, length, -1)
     encoded, cls = getattr(net, "encode")(x), net.get_parameter("cls")  # noqa: B009
-    asked = torch.einsum("e,hne->hn", cls, attention.query)
-    scores = torch.einsum("kte,hne,hn->kth", encoded, attention.key, asked)
+    queries = torch.einsum("e,hne->hn", cls, attention.query)
+    scores = torch.einsum("kte,hne,hn->kth", encoded, attention.key, queries)
     values = torch.einsum("kte,hne->kthn", encoded, attention.value)
     arrays = (_beta(attention) * scores, values, attention.output, cls)
     return Sight(*(a.detach().numpy() for a in arrays))

@@ -83,9 +83,9 @@ def largest_entry(net: ClassTokenNet) -> float:
 
 
 def _copy_attention(net: ClassTokenNet, bounded: ClassTokenNet) -> None:
-    for mine, theirs in zip(net.attention, bounded.attention, strict=True):
-        assert isinstance(mine, Attention)
-        theirs.load_state_dict(mine.state_dict())
+    for source, target in zip(net.attention, bounded.attention, strict=True):
+        assert isinstance(source, Attention)
+        target.load_state_dict(source.state_dict())
 
 
 def _norm(cls: Tensor) -> float:
@@ -102,11 +102,11 @@ def _largest_norm(net: ClassTokenNet, box: Box) -> float:
     (w1, b1), (w2, b2) = net.encoder.weights
     low, high = b2.clone(), b2.clone()
     for j in range(w1.shape[1]):
-        mine = w1[:, j] != 0
-        knots = -b1[mine] / w1[mine, j]
+        units = w1[:, j] != 0
+        knots = -b1[units] / w1[units, j]
         ends = torch.tensor([box.low, box.high] if j < box.token_dim else [1.0, float(box.length)])
         at = torch.cat([knots, ends.to(knots)]).clamp(float(ends[0]), float(ends[1]))
-        part = torch.relu(at[:, None] * w1[mine, j] + b1[mine]) @ w2[:, mine].T
+        part = torch.relu(at[:, None] * w1[units, j] + b1[units]) @ w2[:, units].T
         low, high = low + part.amin(dim=0), high + part.amax(dim=0)
     return up(float(torch.maximum(low.abs(), high.abs()).norm()))
 
@@ -125,8 +125,8 @@ def _bounded_read_out(
         biases += [bias] * copies
         weights += [weight / copies] * copies
     spare = max(0, math.ceil(abs(float(v0[0])) - 1))
-    share = v0[0] / (spare + 1)
+    constant = v0[0] / (spare + 1)
     rows += [torch.zeros_like(rows[0])] * spare
     biases += [torch.ones_like(biases[0])] * spare
-    weights += [share] * spare
-    return (torch.stack(rows), torch.stack(biases)), (torch.stack(weights)[None, :], share[None])
+    weights += [constant] * spare
+    return (torch.stack(rows), torch.stack(biases)), (torch.stack(weights)[None, :], constant[None])

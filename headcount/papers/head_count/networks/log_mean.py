@@ -44,9 +44,9 @@ class LogMeanNet:
 
     def __call__(self, x: Float[Tensor, "batch length token_dim"]) -> Float[Tensor, " batch"]:
         scores = x.double() @ self.directions.T
-        made = _pieces(scores, self.exponents, (self.beta * (self.exponents - self.size)).exp())
-        found = _pieces(made.mean(dim=1), self.logs.exp(), self.logs / self.beta)
-        return (found + self.size + self.shift).sum(dim=1)
+        exponentials = _pieces(scores, self.exponents, (self.beta * (self.exponents - self.size)).exp())
+        logarithms = _pieces(exponentials.mean(dim=1), self.logs.exp(), self.logs / self.beta)
+        return (logarithms + self.size + self.shift).sum(dim=1)
 
 
 def log_mean_exp(task: LinearMax, eps: float, *, radius: float = 3.0) -> LogMeanNet:
@@ -64,17 +64,17 @@ def log_mean_exp(task: LinearMax, eps: float, *, radius: float = 3.0) -> LogMean
     """
     positive(eps=eps, radius=radius)
     a = torch.tensor(task.directions, dtype=torch.float64)
-    share = eps / len(a) / 0.75
+    tolerance = eps / len(a) / 0.75
     size = max(float(a.abs().sum(dim=1).max()) * radius, 1e-12)
-    beta = max(math.log(task.length), 1e-9) / share
+    beta = max(math.log(task.length), 1e-9) / tolerance
     if beta * size > MOST:
         raise ValueError(
             f"exp({beta:.3g} * {size:.3g}) leaves float64: with {len(a)} directions, length {task.length} and scores "
             f"up to {size:.3g}, eps must be at least {0.75 * math.log(task.length) * len(a) * size / MOST:.3g}"
         )
-    step = math.sqrt(2 * share / beta)
+    step = math.sqrt(2 * tolerance / beta)
     exponents = torch.linspace(-size, size, math.ceil(2 * size / step) + 1, dtype=torch.float64)
-    ratio = math.sqrt(2 * share * beta)
+    ratio = math.sqrt(2 * tolerance * beta)
     logs = torch.linspace(-2 * beta * size, 0.0, math.ceil(2 * beta * size / ratio) + 1, dtype=torch.float64)
     return LogMeanNet(a, beta, size, radius, exponents, logs, eps, math.log(task.length) / beta / 2)
 

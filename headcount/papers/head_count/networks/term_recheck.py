@@ -47,13 +47,13 @@ class Hinged:
         later = [k for k in order if self.low < self.knots[k] < self.high]
         slope = sum((self.weights[k] for k in active), arb(0))
         value = sum((self.weights[k] * (self.low - self.knots[k]) for k in active), arb(0))
-        found = []
+        linear_pieces = []
         for step, (a, b) in enumerate(pairwise(cuts)):
-            found.append((a, b, value, slope))
+            linear_pieces.append((a, b, value, slope))
             value = value + slope * (b - a)
             if step < len(later):
                 slope = slope + self.weights[later[step]]
-        return found
+        return linear_pieces
 
 
 def recheck(built: Built) -> list[Rechecked]:
@@ -97,11 +97,11 @@ class _Reading:
 
     def _hinged(self, row: int, column: int) -> Hinged:
         (w1, b1), (w2, _) = self.net.encoder.weights
-        mine = torch.nonzero(w1[:, column]).flatten().tolist()
-        if any(float(w1[k, column]) != 1.0 for k in mine) or any(torch.count_nonzero(w1[k]) != 1 for k in mine):
+        units = torch.nonzero(w1[:, column]).flatten().tolist()
+        if any(float(w1[k, column]) != 1.0 for k in units) or any(torch.count_nonzero(w1[k]) != 1 for k in units):
             raise ValueError("the encoder is not one that enough_heads makes: a unit reads more than one input")
         ends = (self.box.low, self.box.high) if column < self.box.token_dim else (1.0, float(self.box.length))
-        knots, weights = [arb(-float(b1[k])) for k in mine], [arb(float(w2[row, k])) for k in mine]
+        knots, weights = [arb(-float(b1[k])) for k in units], [arb(float(w2[row, k])) for k in units]
         return Hinged(knots, weights, arb(ends[0]), arb(ends[1]))
 
     def _feature(self, i: int) -> tuple[Any, Any, Any, Any]:

@@ -57,13 +57,13 @@ class WorstTies:
         """A share of the positions for each retrieval: its minimiser once, the rest the worst distance above it."""
         middle = (box.low + box.high) / 2
         x = torch.full((box.length, box.token_dim), middle, dtype=torch.float64)
-        for i, share in enumerate(_shares(self.windows)):
-            if not share:
+        for i, positions in enumerate(_assigned(self.windows)):
+            if not positions:
                 continue
             low = torch.tensor(self.lowest[i], dtype=torch.float64)
             inward = torch.sign(middle - low) + (low == middle)
-            x[share] = low + self._step(i, inward, scale * worst_distance(len(share) - 1, self.beta)) * inward
-            x[share[0]] = low
+            x[positions] = low + self._step(i, inward, scale * worst_distance(len(positions) - 1, self.beta)) * inward
+            x[positions[0]] = low
         return x.clamp(box.low, box.high)
 
     def _step(self, i: int, inward: Tensor, rise: float) -> float:
@@ -106,12 +106,12 @@ def _hitting(windows: tuple[tuple[int, ...], ...]) -> set[int]:
     return chosen
 
 
-def _shares(windows: tuple[tuple[int, ...], ...]) -> list[list[int]]:
+def _assigned(windows: tuple[tuple[int, ...], ...]) -> list[list[int]]:
     """Each position to the retrieval with the smallest share so far whose window holds it."""
-    shares: list[list[int]] = [[] for _ in windows]
+    assigned: list[list[int]] = [[] for _ in windows]
     inside = [set(w) for w in windows]
     for t in range(max(max(w) for w in windows) + 1):
         able = [i for i, w in enumerate(inside) if t in w]
         if able:
-            min((shares[i] for i in able), key=len).append(t)
-    return shares
+            min((assigned[i] for i in able), key=len).append(t)
+    return assigned

@@ -102,9 +102,9 @@ def build(
 
 def _within(task: Task, arch: Architecture) -> Callable[..., Built] | None:
     """The construction whose network an architecture holds."""
-    made, known = fitting(task, arch), blueprints(task)
-    if made is None and known:
+    blueprint, known = fitting(task, arch), blueprints(task)
+    if blueprint is None and known:
         sizes = (f"{b.name} with state width {b.embed_dim}{' and positions' * b.positions}" for b in known)
-        asked = f"{arch.name}, state width {arch.embed_dim}, {arch.positions} position features"
-        raise ValueError(f"no certified network is of at most this shape ({asked}); there are: {'; '.join(sizes)}")
-    return NAMED[made.construction] if made else None
+        requested = f"{arch.name}, state width {arch.embed_dim}, {arch.positions} position features"
+        raise ValueError(f"no certified network is of at most this shape ({requested}); there are: {'; '.join(sizes)}")
+    return NAMED[blueprint.construction] if blueprint else None

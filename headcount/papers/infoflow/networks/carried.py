@@ -107,9 +107,9 @@ def _assemble(task: LinearMax, heads: int, beta: float) -> ClassTokenNet:
 
 
 def _wire(net: ClassTokenNet, at: Layout, heads: int, D: int) -> None:
-    f, found, fetched, asks = at["f"], at["found"], at["fetched"], ({at["cls"][0]: 1.0}, {at["token"][0]: 1.0})
+    f, found, fetched, queries = at["f"], at["found"], at["fetched"], ({at["cls"][0]: 1.0}, {at["token"][0]: 1.0})
     for j in range(heads):
-        first = [(i, ask) for i, ask in zip((j, heads + j), asks, strict=True) if i < D]
+        first = [(i, query) for i, query in zip((j, heads + j), queries, strict=True) if i < D]
         keys = [{f[i]: 1.0} for i, _ in first]
         wire(
             net.attention[0],
@@ -123,6 +123,6 @@ def _wire(net: ClassTokenNet, at: Layout, heads: int, D: int) -> None:
         value = ([{f[last]: 1.0}] if last < D else []) + ([{found[ride]: 1.0}] if ride < D else [])
         out = [{fetched[i]: 1.0} for i in (last, ride) if i < D]
         key = [{f[last]: 1.0}] if last < D else []
-        wire(net.attention[1], j, query=[asks[0]] if key else [], key=key, value=value, out=out)
+        wire(net.attention[1], j, query=[queries[0]] if key else [], key=key, value=value, out=out)
     with torch.no_grad():
         net.cls[at["cls"][0]] = 1.0

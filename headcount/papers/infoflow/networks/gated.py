@@ -70,8 +70,8 @@ def gated_second_largest(task: KthLargest, eps: float = 0.05) -> Built:
             Term("mass outside", up(outside), "gate 2 against values in [0, 1]: T exp(-beta)"),
             Term("rounding", rounding_through(net, 1.0, task.length), "forward error analysis of float64"),
         )
-        held = ("tokens in [0, 1]", f"length {task.length}", f"{2 * bits} heads, one layer")
-        return (net, beta), Certificate(terms, SOURCE, held)
+        hypotheses = ("tokens in [0, 1]", f"length {task.length}", f"{2 * bits} heads, one layer")
+        return (net, beta), Certificate(terms, SOURCE, hypotheses)
 
     (net, beta), certificate = with_rounding(eps, planned, first=0.01)
     return Built(net, task, certificate, Box(task.length, 1, 0.0, 1.0), in_box(SplitTies(beta)))

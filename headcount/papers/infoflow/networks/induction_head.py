@@ -113,15 +113,15 @@ def _assemble(task: Induction, beta1: float, beta2: float) -> ClassTokenNet:
 
 def _encoder(task: Induction, at: Layout) -> Hidden:
     V, T = task.vocab, task.length
-    made = Hidden(V + 1, at.size)
+    encoder = Hidden(V + 1, at.size)
     for j, place in enumerate(at["letter"]):
-        made.unit({j: 1.0}, 0.0, {place: 1.0, at["number"][0]: j / (V - 1)})
-    made.unit({V: 1.0}, 0.0, {at["s"][0]: 1.0})
-    made.unit({V: 1.0}, -1.0, {at["ask"][0]: 2.0})
-    made.unit({V: -1.0}, 2.0, {at["first"][0]: 1.0})
-    made.hinges({V: 1.0}, integer_square(0, T), {at["square"][0]: 1.0})
-    made.constant({at["one"][0]: 1.0})
-    return made
+        encoder.unit({j: 1.0}, 0.0, {place: 1.0, at["number"][0]: j / (V - 1)})
+    encoder.unit({V: 1.0}, 0.0, {at["s"][0]: 1.0})
+    encoder.unit({V: 1.0}, -1.0, {at["ask"][0]: 2.0})
+    encoder.unit({V: -1.0}, 2.0, {at["first"][0]: 1.0})
+    encoder.hinges({V: 1.0}, integer_square(0, T), {at["square"][0]: 1.0})
+    encoder.constant({at["one"][0]: 1.0})
+    return encoder
 
 
 @dataclass(frozen=True)

@@ -225,13 +225,13 @@ def _assemble(task: KthLargest, plan: _Plan) -> ClassTokenNet:
 
 def _wire(net: ClassTokenNet, at: Layout) -> None:
     (c,), (one,) = at["c"], at["one"]
-    asks, keys = [{one: 1.0}], [{c: 1.0}]
+    queries, keys = [{one: 1.0}], [{c: 1.0}]
     places = [{at["t"][0]: 1.0}, {at["square"][0]: 1.0}]
     means = [{at["m1"][0]: 1.0}, {at["m2"][0]: 1.0}]
     *masking, last = net.attention
     for attention in masking:
-        wire(attention, 0, query=asks, key=keys, value=places, out=means)
-    wire(last, 0, query=asks, key=keys, value=keys, out=[{at["best"][0]: 1.0}])
+        wire(attention, 0, query=queries, key=keys, value=places, out=means)
+    wire(last, 0, query=queries, key=keys, value=keys, out=[{at["best"][0]: 1.0}])
     with torch.no_grad():
         net.cls[one] = 1.0
 
@@ -239,24 +239,24 @@ def _wire(net: ClassTokenNet, at: Layout) -> None:
 def _distance(at: Layout, length: int) -> Hidden:
     """(q, m_1, m_2): 2 t m_1 = S(t + m_1) - S(t) - S(m_1) exactly, S the square linear between whole numbers, since
     t is whole and the fraction of t + m_1 is that of m_1."""
-    made = Hidden(at.size, 3)
+    hidden = Hidden(at.size, 3)
     (t,), (square,), (m1,), (m2,) = at["t"], at["square"], at["m1"], at["m2"]
-    made.unit({m2: 1.0}, 0.0, {0: 1.0, 2: 1.0})
-    made.unit({square: 1.0}, 0.0, {0: 2.0})
-    made.hinges({t: 1.0, m1: 1.0}, integer_square(0, 2 * length), {0: -1.0})
-    made.hinges({m1: 1.0}, integer_square(0, length), {0: 1.0})
-    made.unit({m1: 1.0}, 0.0, {1: 1.0})
-    return made
+    hidden.unit({m2: 1.0}, 0.0, {0: 1.0, 2: 1.0})
+    hidden.unit({square: 1.0}, 0.0, {0: 2.0})
+    hidden.hinges({t: 1.0, m1: 1.0}, integer_square(0, 2 * length), {0: -1.0})
+    hidden.hinges({m1: 1.0}, integer_square(0, length), {0: 1.0})
+    hidden.unit({m1: 1.0}, 0.0, {1: 1.0})
+    return hidden
 
 
 def _step_back(at: Layout) -> Hidden:
     """c - 2 clip(2 - 4 q, 0, 1), and both means forgotten."""
-    made = Hidden(3, at.size)
-    made.unit({0: -4.0}, 2.0, {at["c"][0]: -2.0})
-    made.unit({0: -4.0}, 1.0, {at["c"][0]: 2.0})
-    made.unit({1: 1.0}, 0.0, {at["m1"][0]: -1.0})
-    made.unit({2: 1.0}, 0.0, {at["m2"][0]: -1.0})
-    return made
+    hidden = Hidden(3, at.size)
+    hidden.unit({0: -4.0}, 2.0, {at["c"][0]: -2.0})
+    hidden.unit({0: -4.0}, 1.0, {at["c"][0]: 2.0})
+    hidden.unit({1: 1.0}, 0.0, {at["m1"][0]: -1.0})
+    hidden.unit({2: 1.0}, 0.0, {at["m2"][0]: -1.0})
+    return hidden
 
 
 @dataclass(frozen=True)

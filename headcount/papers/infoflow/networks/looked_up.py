@@ -195,8 +195,8 @@ def _on_direction(
     wide = ClassTokenNet(replace(net.shape, encoder=(d + 1, *net.shape.encoder[1:])))
     read = torch.cat([weight[:, :1] * torch.tensor(direction, dtype=torch.float64) / width, weight[:, 1:]], dim=1)
     wide.encoder.fill((read, bias - weight[:, 0] * start / width), *rest)
-    kept = {name: p for name, p in net.state_dict().items() if not name.startswith("encoder.")}
-    wide.load_state_dict(kept, strict=False)
+    other_weights = {name: p for name, p in net.state_dict().items() if not name.startswith("encoder.")}
+    wide.load_state_dict(other_weights, strict=False)
     return wide
 
 
@@ -213,8 +213,8 @@ def _placed(part: PlaceOf, box: Box, error: float) -> Finder:
     encoder.constant({at["one"][0]: 1.0})
     read_out.linear({at["found"][0]: 1.0}, {0: 1.0})
     net = assembled(d, encoder, ((1, 1),), (beta,), read_out)
-    asks, keys, values = ([{at[name][0]: 1.0}] for name in ("one", "place", "value"))
-    wire(net.attention[0], 0, query=asks, key=keys, value=values, out=[{at["found"][0]: 1.0}])
+    queries, keys, values = ([{at[name][0]: 1.0}] for name in ("one", "place", "value"))
+    wire(net.attention[0], 0, query=queries, key=keys, value=values, out=[{at["found"][0]: 1.0}])
     with torch.no_grad():
         net.cls[at["one"][0]] = 1.0
     mass = outside / (outside + math.exp(beta))

@@ -49,9 +49,9 @@ def _after_masks(net: ClassTokenNet, token: KnownBounds, length: int, rank: int)
     before = 2.0 * (rank - 2)  # the masks of the leaders: each subtracts 2, with two roundings
     token = KnownBounds(token.size + _score(before), token.error + _score(4 * U * (rank - 2) * (1 + before)))
     off = scores_off(first, 0, token, token, beta)
-    seen = _plus(token, averaged(first, 0, token, length))
-    seen = within(seen, [np.array([1 + before, 1.0, T, T * T, T, T * T, 0.0])], 0)
-    masked = _plus(seen, seen.through(mask))
+    state = _plus(token, averaged(first, 0, token, length))
+    state = within(state, [np.array([1 + before, 1.0, T, T * T, T, T * T, 0.0])], 0)
+    masked = _plus(state, state.through(mask))
     error = float(masked.error[0])  # at least 8 d: the mask is 2 clip(2 - 4 q, 0, 1)
     if rank > 2 and (2 * beta * off > 0.4 or error > 0.5):
         raise ValueError(f"float64 cannot certify masks at length {length} and beta {beta:.3g}")

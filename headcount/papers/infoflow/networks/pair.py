@@ -139,10 +139,10 @@ def _assemble(task: OppositePair, plan: _Plan) -> ClassTokenNet:
     for part, filled in ((net.encoder, encoder), (net.between[0], between), (net.read_out, read_out)):
         part.fill(*composed(filled))  # type: ignore[operator]
     carried = [*at["x"], *at["phi"]]
-    ask = [*({i: -2.0} for i in at["x"]), {at["one"][0]: -1.0}]
+    queries = [*({i: -2.0} for i in at["x"]), {at["one"][0]: -1.0}]
     rows = [{i: 1.0} for i in carried]
-    kept = [{i: 1.0} for i in (*at["mean"], *at["mean_phi"])]
-    wire(net.attention[0], 0, query=ask, key=rows, value=rows, out=kept)
+    means = [{i: 1.0} for i in (*at["mean"], *at["mean_phi"])]
+    wire(net.attention[0], 0, query=queries, key=rows, value=rows, out=means)
     (g,), (one,) = at["g"], at["one"]
     wire(net.attention[1], 0, query=[{one: -1.0}], key=[{g: 1.0}], value=[{g: 1.0}], out=[{g: 1.0}])
     with torch.no_grad():
@@ -165,34 +165,34 @@ def _square(low: float, high: float, pieces: int) -> Hinges:
 
 
 def _encoder(task: OppositePair, plan: _Plan, at: Layout) -> Hidden:
-    made = Hidden(task.token_dim + 1, at.size)
+    encoder = Hidden(task.token_dim + 1, at.size)
     for j, place in enumerate(at["x"]):
-        made.unit({j: 1.0}, 1.0, {place: 1.0})  # x_j + 1 >= 0
-        made.constant({place: -1.0})
-        made.hinges({j: 1.0}, _square(-1.0, 1.0, plan.pieces), {at["phi"][0]: 1.0})
-    made.constant({at["one"][0]: 1.0})
-    return made
+        encoder.unit({j: 1.0}, 1.0, {place: 1.0})  # x_j + 1 >= 0
+        encoder.constant({place: -1.0})
+        encoder.hinges({j: 1.0}, _square(-1.0, 1.0, plan.pieces), {at["phi"][0]: 1.0})
+    encoder.constant({at["one"][0]: 1.0})
+    return encoder
 
 
 def _between(plan: _Plan, at: Layout) -> Hidden:
-    made = Hidden(at.size, at.size)
+    hidden = Hidden(at.size, at.size)
     (g,) = at["g"]
     for place in (*at["phi"], *at["mean_phi"]):
-        made.linear({place: 1.0}, {g: 1.0})
+        hidden.linear({place: 1.0}, {g: 1.0})
     wide = interpolant(torch.square, -2.0, 2.0, plan.pieces)
     for x, y in zip(at["x"], at["mean"], strict=True):
-        made.hinges({x: 1.0, y: 1.0}, wide, {g: 0.5})
-        made.hinges({x: 1.0, y: -1.0}, wide, {g: -0.5})
-    return made
+        hidden.hinges({x: 1.0, y: 1.0}, wide, {g: 0.5})
+        hidden.hinges({x: 1.0, y: -1.0}, wide, {g: -0.5})
+    return hidden
 
 
 def _read_out(task: OppositePair, plan: _Plan, at: Layout) -> Hidden:
-    made = Hidden(at.size, 1)
+    hidden = Hidden(at.size, 1)
     # What the class token's own feed-forward wrote into g is its mean_phi (x = phi = 0 there, and the product of x = 0
     # with anything vanishes exactly): subtract it.
     reads = {at["g"][0]: 1.0, at["mean_phi"][0]: -1.0}
-    made.hinges(reads, root(4.0 * task.token_dim + 1.0, plan.step), {0: 1.0})
-    return made
+    hidden.hinges(reads, root(4.0 * task.token_dim + 1.0, plan.step), {0: 1.0})
+    return hidden
 
 
 @dataclass(frozen=True)

@@ -156,8 +156,8 @@ def _assemble(task: PairMax, plan: _Plan) -> ClassTokenNet:
 def _wire(net: ClassTokenNet, task: PairMax, at: Layout) -> None:
     plain = [{i: 1.0} for i in at["x"]]
     for i, a in enumerate(task.matrices):
-        ask = [{k: float(a[j][n]) for n, k in enumerate(at["x"])} for j in range(task.token_dim)]
-        wire(net.attention[0], i, query=ask, key=plain, value=plain, out=[{k: 1.0} for k in at[f"mean {i}"]])
+        queries = [{k: float(a[j][n]) for n, k in enumerate(at["x"])} for j in range(task.token_dim)]
+        wire(net.attention[0], i, query=queries, key=plain, value=plain, out=[{k: 1.0} for k in at[f"mean {i}"]])
         g, best = at["g"][i], at["best"][i]
         wire(net.attention[1], i, query=[{at["one"][0]: 1.0}], key=[{g: 1.0}], value=[{g: 1.0}], out=[{best: 1.0}])
     with torch.no_grad():
@@ -165,16 +165,16 @@ def _wire(net: ClassTokenNet, task: PairMax, at: Layout) -> None:
 
 
 def _between(task: PairMax, plan: _Plan, at: Layout) -> Hidden:
-    made = Hidden(at.size, at.size)
+    hidden = Hidden(at.size, at.size)
     quarter = interpolant(lambda s: s.square() / 4, -2 * plan.reach, 2 * plan.reach, plan.pieces)
     for i, a in enumerate(task.matrices):
         left, strength, right = torch.linalg.svd(torch.tensor(a, dtype=torch.float64))
         for u, s, v in zip(left.T.tolist(), strength.tolist(), right.tolist(), strict=True):
             mean = dict(zip(at[f"mean {i}"], u, strict=True))
             own = dict(zip(at["x"], v, strict=True))
-            made.hinges({**mean, **own}, quarter, {at["g"][i]: s})
-            made.hinges({**mean, **{k: -w for k, w in own.items()}}, quarter, {at["g"][i]: -s})
-    return made
+            hidden.hinges({**mean, **own}, quarter, {at["g"][i]: s})
+            hidden.hinges({**mean, **{k: -w for k, w in own.items()}}, quarter, {at["g"][i]: -s})
+    return hidden
 
 
 @dataclass(frozen=True)

@@ -42,8 +42,8 @@ def pair_rounding(
     # What the weights of layer 1 did to the class token leaves it again: the read-out subtracts the mean of phi from g.
     best = scores_off(second, 0, cls, token, net.shape.betas[1])
     cls = _plus(cls, averaged(second, 0, token, length))
-    seen = np.abs(net.read_out.weights[0][0].numpy()).max(axis=0) > 0
-    squared = 2 * partner + 2 * best + float(cls.error[seen].sum())
+    reading = np.abs(net.read_out.weights[0][0].numpy()).max(axis=0) > 0
+    squared = 2 * partner + 2 * best + float(cls.error[reading].sum())
     exact = KnownBounds(np.minimum(cls.size, reads), np.zeros_like(reads))
     return squared, float(exact.through(net.read_out).error[0])
 

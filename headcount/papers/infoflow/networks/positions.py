@@ -76,8 +76,8 @@ def _summing(task: PositionSum, beta: float) -> ClassTokenNet:
     encoder.constant({at["one"][0]: 1.0})
     read_out.linear({at["found"][0]: 1.0}, {0: float(len(task.positions))})
     net = assembled(task.token_dim, encoder, ((1, 1),), (beta,), read_out)
-    asks, keys, values = ([{at[name][0]: 1.0}] for name in ("one", "place", "value"))
-    wire(net.attention[0], 0, query=asks, key=keys, value=values, out=[{at["found"][0]: 1.0}])
+    queries, keys, values = ([{at[name][0]: 1.0}] for name in ("one", "place", "value"))
+    wire(net.attention[0], 0, query=queries, key=keys, value=values, out=[{at["found"][0]: 1.0}])
     with torch.no_grad():
         net.cls[at["one"][0]] = 1.0
     return net
@@ -127,8 +127,8 @@ def retrievals_by_position(task: LinearMax, eps: float = 0.05, *, radius: float 
             Term("mass outside", up(thin), f"{T - D} other positions hold zeros at exp(-{beta2:.4g})"),
             Term("rounding", rounding_through(net, radius, T, sizes=sizes), "forward error analysis of float64"),
         )
-        held = (str(box), f"length {T}", "two layers of one head, positions")
-        return (net, beta1), Certificate(terms, ROUTED, held)
+        hypotheses = (str(box), f"length {T}", "two layers of one head, positions")
+        return (net, beta1), Certificate(terms, ROUTED, hypotheses)
 
     (net, beta1), certificate = with_rounding(eps, planned, first=0.05)
     return Built(net, task, certificate, box, in_box(LeadBy(task.directions, beta1)))
@@ -185,10 +185,10 @@ def _routing(task: LinearMax, betas: tuple[float, float], strengths: list[float]
     encoder.constant({at["one"][0]: 1.0})
     read_out.linear(dict.fromkeys(at["found"], float(D)), {0: 1.0})
     net = assembled(d, encoder, ((1, D), (1, D)), betas, read_out, between)
-    features, kept = [{i: 1.0} for i in at["f"]], [{i: 1.0} for i in at["r"]]
-    wire(net.attention[0], 0, query=[{i: 1.0} for i in at["own"]], key=features, value=features, out=kept)
+    features, retrieved = [{i: 1.0} for i in at["f"]], [{i: 1.0} for i in at["r"]]
+    wire(net.attention[0], 0, query=[{i: 1.0} for i in at["own"]], key=features, value=features, out=retrieved)
     out = [{i: 1.0} for i in at["found"]]
-    wire(net.attention[1], 0, query=[{at["one"][0]: 1.0}], key=[{at["first"][0]: 1.0}], value=kept, out=out)
+    wire(net.attention[1], 0, query=[{at["one"][0]: 1.0}], key=[{at["first"][0]: 1.0}], value=retrieved, out=out)
     with torch.no_grad():
         net.cls[at["one"][0]] = 1.0
     return net
