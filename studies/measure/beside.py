@@ -85,7 +85,8 @@ def _stored(row: Row) -> tuple[Compared, dict[str, Compared]] | None:
 
 
 def _read(one: Row) -> Compared:
-    return Compared(**one | {"high": math.inf if one["high"] is None else one["high"]})
+    open_above: Row = {"high": math.inf} if one["high"] is None else {}
+    return Compared(**one | open_above)
 
 
 def _compared(row: Row, ours: Blocks, theirs: Blocks) -> tuple[Compared, dict[str, Compared]]:

@@ -154,8 +154,10 @@ def plain_rows(run: Run, one: BenchSet, kept: Iterable[Row], how: PlainWay) -> I
     folds = [prepare(data, split) for split in splits]
     plain = [
         PlainFold(
-            *(_tensors(part, fold.classes) for part in (fold.training, fold.inner, fold.outer)),
-            torch.as_tensor(split.blocks[split.outer]),
+            training=_tensors(fold.training, fold.classes),
+            inner=_tensors(fold.inner, fold.classes),
+            outer=_tensors(fold.outer, fold.classes),
+            blocks=torch.as_tensor(split.blocks[split.outer]),
         )
         for fold, split in zip(folds, splits, strict=True)
     ]
