@@ -195,6 +195,13 @@ def test_the_interval_adds_what_sequences_and_what_trainings_do():
     assert (ratio, low, high) == pytest.approx((expected, expected * math.exp(-reach), expected * math.exp(reach)))
     assert paired_ratio(3 * one, 3 * other) == pytest.approx((ratio, low, high))
     assert paired_ratio(other, one) == pytest.approx((1 / ratio, 1 / high, 1 / low))
+    few = paired_ratio(np.tile(one[:, :3], (4, 1)), np.tile(other[:, :3], (4, 1)))
+    moved = np.tile(one[:, :3] / one[:, :3].sum() - other[:, :3] / other[:, :3].sum(), (4, 1)) / 4
+    splits, blocks = 20 / 19 * (moved.sum(axis=1) ** 2).sum(), 3 / 2 * (moved.sum(axis=0) ** 2).sum()
+    freedom = (splits + blocks) ** 2 / (splits**2 / 19 + blocks**2 / 2)
+    assert math.log(few[2] / few[0]) == pytest.approx(
+        scipy.stats.t.ppf(0.95, freedom) * math.sqrt(splits + blocks)
+    )  # three speakers on twenty splits are three
     empty = np.zeros((5, 3))
     assert paired_ratio(np.hstack([one, empty]), np.hstack([other, empty])) == pytest.approx((ratio, low, high))
 

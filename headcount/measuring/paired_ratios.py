@@ -152,11 +152,12 @@ def paired_ratio(
     moved = one / a - other / b
     moved = moved[:, (one + other).any(axis=0)]
     splits = _clustered(moved.sum(axis=1))
-    blocks = _clustered(moved.sum(axis=0)) if moved.shape[1] > 1 else splits * max(1.0, count / ROUND)
+    known = moved.shape[1] > 1
+    blocks = _clustered(moved.sum(axis=0)) if known else splits * max(1.0, count / ROUND)
     variance = blocks + splits
     if variance == 0.0:
         return ratio, ratio, ratio
-    freedom = variance**2 / (blocks**2 / (max(moved.shape[1], count) - 1) + splits**2 / (count - 1))
+    freedom = variance**2 / (blocks**2 / ((moved.shape[1] if known else count) - 1) + splits**2 / (count - 1))
     factor = math.exp(float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * math.sqrt(variance))
     return ratio, ratio / factor, ratio * factor
 
