@@ -62,6 +62,16 @@ def test_the_spec_that_help_shows_runs_and_finds_the_knee(call, tmp_path):
     assert code == 2 and "say with --box on which box to certify" in err
 
 
+def test_a_network_that_probe_keeps_can_be_certified(call):
+    task = ("--length", "3", "--with", "retrievals=1", "--with", "token_dim=1")
+    code, _, err = call(
+        "probe", "LinearMax", "--layers", "1x2", "--epochs", "1", "--width", "4", "--save", "net", *task
+    )
+    assert code == 0, err
+    code, out, err = call("certify", "net", "--task", "LinearMax", *task, "--box", "-1,1", "--seconds", "5")
+    assert code == 0 and "So: the worst error is between" in out, err
+
+
 def test_tasks_as_json_carry_their_structure(call):
     code, out, _ = call("tasks", "--json")
     assert code == 0
