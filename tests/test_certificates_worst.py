@@ -347,7 +347,7 @@ def test_the_winners_road_holds_at_any_length_and_needs_no_more_boxes(wells):
     for length in (4, 32):
         task = Wells([[0.3], [0.8]][:wells], length=length)
         net, folded = untrained(SHAPES["two heads"], seed=1), fold([untrained(SHAPES["two heads"], seed=1)], length)
-        found = prove_by_winners(folded, sloped([task]), 0.0, 1.0, ratio=3.0, pieces=64)
+        found = prove_by_winners(folded, sloped([task]), (0.0, 1.0), ratio=3.0, pieces=64)
         boxes.append(found.boxes)
         assert gaps(net, task, points(Box(length, 1, 0.0, 1.0))).max() <= found.upper
         assert found.lower <= found.upper <= 3 * found.lower and found.open == 0

@@ -44,6 +44,34 @@ def test_help_lists_every_command(call):
     assert len(out.splitlines()) <= 44 and max(map(len, out.splitlines())) <= 80 and "..." not in listed
 
 
+@pytest.mark.parametrize("group", [entry.name for e in PANELS.values() for entry in e if hasattr(entry, "commands")])
+def test_the_help_of_a_group_cuts_no_sentence(call, group):
+    _, out, _ = call(group, "--help")
+    assert "..." not in out.split("Commands:")[1] and max(map(len, out.splitlines())) <= 80
+
+
+def test_the_spec_that_help_shows_runs_and_finds_the_knee(call, tmp_path):
+    _, out, _ = call("sweep", "--help")
+    shown = out.split("seconds:")[1].split("Arguments:")[0]
+    (tmp_path / "small.toml").write_text(shown)
+    code, out, err = call("sweep", "small.toml", "--save", "best")
+    assert code == 0 and err == "" and "1x4" in out
+    best = {row["layers"]: row["nmse"] for row in Store.open(tmp_path / "runs" / "small").study()}
+    assert best["2x4"] < best["1x4"] / 10
+    code, out, err = call("certify", "runs/small")
+    assert code == 2 and "say with --box on which box to certify" in err
+
+
+def test_a_network_that_probe_keeps_can_be_certified(call):
+    task = ("--length", "3", "--with", "retrievals=1", "--with", "token_dim=1")
+    code, _, err = call(
+        "probe", "LinearMax", "--layers", "1x2", "--epochs", "1", "--width", "4", "--save", "net", *task
+    )
+    assert code == 0, err
+    code, out, err = call("certify", "net", "--task", "LinearMax", *task, "--box", "-1,1", "--seconds", "5")
+    assert code == 0 and "So: the worst error is between" in out, err
+
+
 def test_tasks_as_json_carry_their_structure(call):
     code, out, _ = call("tasks", "--json")
     assert code == 0
@@ -74,7 +102,10 @@ def test_a_sweep_as_json_prints_its_rows(call, study):
     ("arguments", "says"),
     [
         (("nonsense",), "No such command 'nonsense'"),
-        (("sweep",), "Missing argument"),
+        (("sweep",), "Missing argument 'spec': headcount sweep SPEC (see"),
+        (("runs", "merge"), "Missing argument 'INTO': headcount runs merge INTO STORE... (see"),
+        (("predict", "Wells"), "Missing option '--layers': headcount predict TASK --layers LAYERS (see"),
+        (("sweep", "empty.toml"), "lacks a [task] section; the help of `headcount sweep` shows one"),
         (("sweep", "nowhere.toml"), "nowhere.toml: no such file or directory"),
         (("sweep", "."), "is a directory"),
         (("sweep", "small.toml", "--device", "tpu"), "device must be cpu or cuda, got 'tpu'"),
@@ -91,6 +122,7 @@ def test_a_sweep_as_json_prints_its_rows(call, study):
 def test_a_mistake_is_one_line_on_stderr_and_exit_code_two(call, tmp_path, arguments, says):
     (tmp_path / "small.toml").write_text(SPEC)
     (tmp_path / "broken.toml").write_text("[task\nname=")
+    (tmp_path / "empty.toml").write_text("")
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "rows.sqlite").write_text("this is no database, only a long enough text to be read as one")

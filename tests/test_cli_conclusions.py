@@ -264,3 +264,14 @@ def test_the_doors_translate_what_the_library_says(prepared, monkeypatch, capsys
     assert "give --sequence for a long table or --window for a series" in capsys.readouterr().err
     with pytest.raises(ValueError, match="give `sequence` for a long table or `window`"):
         hc.measure("table.csv", reading=Reading(sequence="id", window=2))
+
+
+def test_what_measure_says_on_the_way_names_flags(monkeypatch, capsys):
+    def remark(*_, say, **__):
+        say("Every column is a token, 3 in all; `sequence` or `window` reads rows as tokens.")
+        raise ValueError("that is all")
+
+    monkeypatch.setattr("headcount.measuring.measure", remark)
+    with pytest.raises(SystemExit):
+        main(["measure", "table.csv"])
+    assert "; --sequence or --window reads rows as tokens." in capsys.readouterr().out

@@ -74,7 +74,7 @@ def test_report_writes_a_page_and_a_figure(run, capsys, tmp_path):
         (["fit", "nowhere"], "no study at nowhere"),
         (["report", "nowhere"], "no study at nowhere"),
         (["fit", "RUN", "--law", "widht"], "did you mean 'width'?"),
-        (["fit", "RUN", "--law", "width"], "a law in width needs 3 values of it, got 32"),
+        (["fit", "RUN", "--law", "width"], "a law in width needs 3 different values of it, got only 32"),
         (["fit", "RUN", "--confidence", "95"], "confidence must lie between 0 and 1, got 95"),
         (["fit", "RUN", "--law", "length", "--confidence", "0"], "confidence must lie between 0 and 1, got 0"),
         (["fit", "RUN", "--predicted", "2.5"], "must be whole, got 2.5"),

@@ -129,7 +129,7 @@ def test_parameters_stand_for_the_widths_they_follow():
     [
         ("widht", "did you mean 'width'"),
         ("nmse", "it is not a size"),
-        ("head_dim", "a law in head_dim needs 3 values of it, got 8"),
+        ("head_dim", "a law in head_dim needs 3 different values of it, got only 8"),
     ],
 )
 def test_a_column_that_carries_no_law_is_refused(column, message):
@@ -141,7 +141,7 @@ def test_a_column_that_carries_no_law_is_refused(column, message):
 
 def test_single_seeds_need_more_sizes():
     study = planted.power_study(np.random.default_rng(0), exponent=1.0, share=0.0, sizes=(8, 16, 32), seeds=1)
-    with pytest.raises(ValueError, match="needs 5 values of it where a cell has one seed, got 8, 16, 32"):
+    with pytest.raises(ValueError, match="needs 5 different values of it where a cell has one seed, got only 8, 16, 32"):
         power_law(study, "width")
 
 

@@ -5,6 +5,7 @@ import math
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -300,8 +301,10 @@ def test_no_sentence_is_said_against_its_own_table(seed, noise, splits):
 def test_a_count_that_was_not_tried_stays_open_and_half_a_hundredth_of_the_constant_is_no_reason_for_a_head():
     zero = scores("zero heads", 0, [0.5, 0.52, 0.51])
     tried = [scores(f"{h} heads", h, [e, 1.02 * e, 0.99 * e]) for h, e in ((1, 0.3), (2, 0.1), (4, 0.004), (8, 0.003))]
-    (count,) = answer([zero, *tried], Conditions(tested=(1, 2, 3, 4, 6, 8))).counts
+    found = answer([zero, *tried], Conditions(tested=(1, 2, 3, 4, 6, 8)))
+    (count,) = found.counts
     assert (count.heads, count.low, count.high, count.untested) == (4, 3, 4, (3,))
+    assert Measurement._sparse(SimpleNamespace(answer=found)).endswith("were not tested: 3 in 1 layer")
     (count,) = answer([zero, *tried], Conditions(tested=(1, 2, 4, 8))).counts
     assert (count.heads, count.low, count.high, count.best, count.hurts) == (4, 4, 4, 8, None)
 

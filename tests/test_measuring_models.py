@@ -12,6 +12,10 @@ import headcount as hc
 from headcount.cli import main
 from headcount.measuring import Classifier, Regressor, StudyPlan
 from headcount.measuring.applying import predictions
+from headcount.measuring.fitted import FittedModel, load
+from headcount.measuring.preparing import Scaling
+from headcount.measuring.tables import Reading, from_columns
+from headcount.nets.standard import EncoderShape
 
 SMALL = {"steps": 200, "embed_dim": 16, "width": 16, "rates": (4e-3,)}
 
@@ -121,3 +125,24 @@ def test_labels_keep_their_type_and_letters_their_table(tmp_path):
     assert again.predict(["az"]).shape == (1,)  # a letter never seen has an id of its own
     np.savez(tmp_path / "x.npz", x=np.array([["a", "b"]] * 3))
     assert set(predictions(again, tmp_path / "x.npz")[0]) == {"sequence", "prediction", "p(7)", "p(9)"}
+
+
+@pytest.mark.parametrize(
+    ("by", "letters"), [("words", ("a", "b", "hot")), ("characters", (" ", "a", "b", "h", "o", "t"))]
+)
+def test_a_model_of_texts_is_applied_to_a_table_of_texts(tmp_path, by, letters):
+    texts, labels = ["a hot b", "a b b", "b hot", "b a a"] * 20, [1, 0, 1, 0] * 20
+    table = {"words": texts, "target": labels}
+    data = from_columns(table, Reading(text=by, kind="classification"), "texts")
+    assert (data.text, data.features, data.letters) == (by, ("words",), letters)
+    shape = EncoderShape(((1, 8),), embed_dim=8, width=8, vocab=len(letters) + 1, positions=9, outputs=2)
+    scale = Scaling([], [], [0.0, 0.0], [1.0, 1.0], [])
+    model = FittedModel(shape.module(), scale, data.classes, data.features, data.letters, text=data.text)
+    path = model.save(tmp_path / "m")
+    (tmp_path / "t.csv").write_text("\n".join(["words,more", *(f"{text},1" for text in texts)]) + "\n")
+    rows = predictions(load(path), tmp_path / "t.csv")
+    cut = [text.split() if by == "words" else list(text) for text in texts]
+    assert [row["prediction"] for row in rows] == load(path).predict(cut).tolist()
+    (tmp_path / "t.csv").write_text("word,more\na,1\n")
+    with pytest.raises(ValueError, match="lacks the model's column 'words'; did you mean 'word'"):
+        predictions(load(path), tmp_path / "t.csv")

@@ -42,7 +42,7 @@ class CertifyOptions:
     fields: With = None
     ratio: Ratio = 1.5
     seconds: Annotated[float, typer.Option(help="The most to spend on the proof.")] = 60.0
-    box: BoxEnds = ""
+    domain: BoxEnds = ""
     above: Above = None
     balls: Annotated[bool, typer.Option("--balls", help="Recheck every leaf of the proof in ball arithmetic.")] = False
     vnnlib: Annotated[bool, typer.Option("--vnnlib", help="Also write ONNX and VNN-LIB problems into --out.")] = False
@@ -62,7 +62,7 @@ def certify(options: CertifyOptions) -> Printout:
 
     if options.vnnlib and options.out is None:
         raise ValueError("--vnnlib writes files: say where with --out DIR")
-    ends = box_ends(options.box)
+    ends = box_ends(options.domain)
     limits = SearchLimits(seconds=options.seconds)
     search = {"ratio": options.ratio, "budget": limits, "device": options.device, "on_progress": _progress()}
     if options.subject.is_dir():

@@ -175,22 +175,32 @@ def translated(sentence: str, arguments: Sequence[str] | None) -> str:
     'give --sequence or `window_size`'
     """
     options = _options_of(sys.argv[1:] if arguments is None else arguments)
-    spelt = {name: f"--{name.replace('_', '-')}" for name in re.findall(r"`([a-z_]+)`", sentence)}
-    for name, option in spelt.items():
-        if option in options:
-            sentence = sentence.replace(f"`{name}`", option)
-    return sentence
+    return re.sub(r"`([a-z_]+)`", lambda match: options.get(match[1], match[0]), sentence)
 
 
-def _options_of(arguments: Sequence[str]) -> set[str]:
+def _options_of(arguments: Sequence[str]) -> dict[str, str]:
+    """The options of a command, by the names that the library has for them."""
     command: Any = typer.main.get_command(app)
     for word in arguments:
         command = getattr(command, "commands", {}).get(word, command)
-    return {option for parameter in command.params for option in parameter.opts}
+    spelt = [
+        (parameter.name, option) for parameter in command.params for option in parameter.opts if option[:2] == "--"
+    ]
+    return {option[2:].replace("-", "_"): option for _, option in spelt} | dict(spelt)
 
 
 def _message(mistake: Exception) -> str:
-    return str(getattr(mistake, "format_message", mistake.__str__)())
+    said = str(getattr(mistake, "format_message", mistake.__str__)())
+    where = getattr(mistake, "ctx", None)
+    return f"{said.rstrip('.')}: {_least(where)}" if type(mistake).__name__ == "MissingParameter" and where else said
+
+
+def _least(where: Any) -> str:
+    """The shortest line that a command takes: all that it cannot do without."""
+    needed = [parameter for parameter in where.command.params if parameter.required]
+    options = [[option for option in parameter.opts if option.startswith("-")][:1] for parameter in needed]
+    values = [(parameter.metavar or parameter.name).upper() for parameter in needed]
+    return " ".join([where.command_path, *(" ".join([*o, value]) for o, value in zip(options, values, strict=True))])
 
 
 def _refuse(sentence: str) -> int:

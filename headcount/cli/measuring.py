@@ -48,7 +48,7 @@ TextBy = Annotated[
     str | None,
     typer.Option("--text", help="characters or words: the one column without numbers is the text.", show_default=False),
 ]
-Heads = Annotated[str, typer.Option(help="Head counts to try, as 1-8 or 1,2,4.")]
+Heads = Annotated[str, typer.Option(help="Head counts to try, two or more, as 1-8 or 1,2,4.")]
 Budget = Annotated[str | None, typer.Option(help="Time to keep to, as 90s or 5m.", show_default=False)]
 To = Annotated[Path | None, typer.Option("--out", help="Folder for page and rows. Default: out/measure-NAME.")]
 Steps = Annotated[int | None, typer.Option(help="Training steps; 1500, or what the budget allows.", show_default=False)]
@@ -99,7 +99,7 @@ def measure(options: MeasureOptions) -> Printout:
     An equal contest of standard encoders and of what needs no attention, on a page.
     """
     began = time.monotonic()  # before torch is loaded
-    from headcount.cli.door import Interrupted
+    from headcount.cli.door import Interrupted, translated
     from headcount.measuring import StudyPlan, measure
     from headcount.measuring.planning import seconds
     from headcount.measuring.tables import Reading
@@ -119,7 +119,7 @@ def measure(options: MeasureOptions) -> Printout:
             workers=options.workers or _cores(options.device),
             store=folder / "contest",
             command=_command(),
-            say=say,
+            say=lambda line: say(translated(line, ["measure"])),
             began=began,
         )
     except KeyboardInterrupt:

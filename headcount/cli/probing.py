@@ -59,13 +59,13 @@ def probe(options: ProbeOptions) -> Printout:
     if options.net is None and not options.layers:
         raise ValueError("give --layers to train a network, or --net FILE to probe one that is kept")
     if options.net is not None:
-        looked_at, nmse = _loaded_net(options.net, target), None
+        looked_at, nmse, scale = _loaded_net(options.net, target), None, None
     else:
         kind = {"positions": options.positions, "embedding": options.embedding}
         arch = Architecture.parse(options.layers, width=options.width, **kind)
-        looked_at, nmse = _trained(target, arch, options.epochs, options.seed)
+        looked_at, nmse, scale = _trained(target, arch, options.epochs, options.seed)
     if options.save is not None:
-        save_net(looked_at, options.save)
+        save_net(looked_at, options.save, scale)
     probes = probe_network(looked_at, target, name=options.task, nmse=nmse)
     files = [*([] if options.save is None else [options.save]), *_written(options.out, probes.to_json())]
     return Printout(probes.to_json(), _lines(probes), probes.sentence, files)
@@ -99,12 +99,14 @@ def _loaded_net(file: Path, task: Any) -> Transformer:
     return net
 
 
-def _trained(task: Any, arch: Any, epochs: int, seed: int) -> tuple[Transformer, float]:
+def _trained(task: Any, arch: Any, epochs: int, seed: int) -> tuple[Transformer, float, tuple[float, float]]:
+    """The network, its NMSE, and the mean and spread of its target."""
     from headcount.training import Member, Recipe, train
+    from headcount.training.data import target_scale
 
     recipe = Recipe(epochs=epochs, evaluations=min(epochs, 50))
     outcome = train([Member(task, arch, seed=seed, data_seed=seed)], recipe)
-    return outcome.net(0), outcome.rows[0]["nmse"]
+    return outcome.net(0), outcome.rows[0]["nmse"], target_scale(task, seed, recipe.samples)
 
 
 def _lines(probes: NetworkProbes) -> list[str | Listing]:

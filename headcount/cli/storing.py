@@ -38,7 +38,7 @@ def list_runs(folder: Annotated[Path, typer.Argument(help="Folder that holds stu
     return Printout(rows, [Listing(rows, columns)], unfinished_in_words(rows))
 
 
-def export(run: Run, out: To = None, spec: SpecName = None, vnnlib: Problems = False, box: BoxEnds = "") -> Printout:
+def export(run: Run, out: To = None, spec: SpecName = None, vnnlib: Problems = False, domain: BoxEnds = "") -> Printout:
     """Write a study as rows.csv, rows.jsonl and study.json.
 
     With --vnnlib, also the error of every kept network (network minus target) as ONNX, and in VNN-LIB two questions
@@ -47,7 +47,7 @@ def export(run: Run, out: To = None, spec: SpecName = None, vnnlib: Problems = F
     from headcount.results.export import Exported
 
     study = Exported.of(run, one_spec(run, spec))
-    problems = _problems(run, folder_of(run, out), spec, box_ends(box)) if vnnlib else []
+    problems = _problems(run, folder_of(run, out), spec, box_ends(domain)) if vnnlib else []
     if json_wanted():
         return Printout(_all_rows(study, run))
     written = study.write(folder_of(run, out))
@@ -85,20 +85,24 @@ def _all_rows(study: Exported, run: Path) -> Iterator[str]:
 
 
 def verify(folder: Folder) -> Printout:
-    """Read every page and every row of a store and say which are damaged; nothing is changed."""
+    """Read every row of a store and say which are damaged.
+
+    Every page of the file, too; nothing is changed.
+    """
     from headcount.results.upkeep import verify_store
 
     verified = verify_store(folder)
-    lines = [f"{verified.path}: {verified.rows} rows, {verified.specs} specs, {len(verified.damaged)} rows damaged."]
+    rows, specs = counted(verified.rows, "row"), counted(verified.specs, "spec")
+    lines = [f"{verified.path}: {rows}, {specs}, {counted(len(verified.damaged), 'row')} damaged."]
     lines += [*_named(verified.damaged), *(f"  {problem}" for problem in verified.problems[:3])]
     so = "every row and every spec is as it was written" if verified.sound else "`headcount runs repair` saves the rest"
     return Printout({**asdict(verified), "sound": verified.sound}, lines, so, code=0 if verified.sound else 2)
 
 
 def repair(folder: Folder) -> Printout:
-    """Write a sound store from all that can be read of a damaged one, which is put aside.
+    """Write a sound store from what a damaged one still holds.
 
-    A sound one is left as it is; one that others use is refused.
+    The damaged one is put aside. A sound one is left as it is; one that others use is refused.
     """
     from headcount.results.upkeep import repair_store
 
@@ -112,7 +116,10 @@ def repair(folder: Folder) -> Printout:
 
 
 def merge(into: Into, others: Others) -> Printout:
-    """Bring the rows and specs of other stores into one; rows that are there already stay."""
+    """Bring the rows and specs of other stores into one.
+
+    Rows that are there already stay.
+    """
     from headcount.results.upkeep import merge_stores
 
     merged = merge_stores(into, *others)

@@ -56,7 +56,27 @@ class SweepOptions:
 
 
 def sweep(options: SweepOptions) -> Printout:
-    """Train every network of a spec; run it again to go on."""
+    """Train every network of a spec; run it again to go on.
+
+    A spec is a TOML file; what [training] leaves out is taken as usual. One that takes seconds:
+
+    \b
+      name = "small"
+      seeds = 2
+      [task]
+      name = "LinearMax"
+      retrievals = 2
+      token_dim = 2
+      [grid]
+      lengths = [8]
+      heads = [1, 2, 3]
+      head_dim = 4
+      width = 16
+      [training]
+      samples = 2000
+      validation = 500
+      epochs = 100
+    """
     from headcount.cli.door import Interrupted
     from headcount.results import Store
     from headcount.results.overview import best_in_words, cell_rows

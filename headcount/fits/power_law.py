@@ -218,7 +218,9 @@ def _checked(study: Study, column: str) -> Cells:
     few = 3 if cells.counts.min() >= 2 else 5
     if len(cells.points) < few:
         seeds = "" if few == 3 else " where a cell has one seed"
-        raise ValueError(f"a law in {column} needs {few} values of it{seeds}, got {_listed(cells.points)}")
+        raise ValueError(
+            f"a law in {column} needs {few} different values of it{seeds}, got only {_listed(cells.points)}"
+        )
     return cells
 
 

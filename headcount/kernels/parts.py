@@ -88,7 +88,7 @@ def feed(
     hidden, inputs = inner.shape[1:]
     if x.dtype != torch.float32 or power(hidden) * max(power(inputs), power(outer.shape[1])) > LARGEST:
         return fed(x, inner, bias, outer, shift, residual)
-    out = _Feed.apply(x, inner, bias, outer, shift, residual, precision)
+    out = _Feed.apply(x, inner, bias, outer, shift, {"RESIDUAL": residual, "PRECISION": precision})
     assert isinstance(out, Tensor)
     return out
 
@@ -170,15 +170,16 @@ class _ClassAttention(torch.autograd.Function):
 class _Feed(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, inner: Tensor, bias: Tensor, outer: Tensor, shift: Tensor, residual: bool, precision: str,
-    ) -> Tensor:  # fmt: skip
+        ctx: Any, x: Tensor, inner: Tensor, bias: Tensor, outer: Tensor, shift: Tensor, constants: dict[str, Any]
+    ) -> Tensor:
         x = x.contiguous()
         (models, rows, inputs), (hidden, outputs) = x.shape, (inner.shape[1], outer.shape[1])
         ctx.sizes, ctx.strides = (inputs, hidden, outputs), tuple(w.stride(0) for w in (inner, bias, outer))
         ctx.constants = {
             **dict(zip(("INPUTS", "HIDDEN", "OUTPUTS"), (max(16, power(n)) for n in ctx.sizes), strict=True)),
-            "RESIDUAL": residual, "PRECISION": precision, "num_stages": 1,
-        }  # fmt: skip
+            **constants,
+            "num_stages": 1,
+        }
         cut, out = _feed_cut(hidden, False), x.new_empty(models, rows, outputs)
         feed_forward[models, _parts(models, rows, cut["ROWS"])](
             x, inner, bias, outer, shift, out, rows, *ctx.strides, shift.stride(0), *ctx.sizes, **cut, **ctx.constants
@@ -199,7 +200,7 @@ class _Feed(torch.autograd.Function):
             x, inner, bias, outer, slope, d_x, *partials, rows, *ctx.strides, *ctx.sizes,
             DEEPER=deeper, **cut, **ctx.constants,
         )  # fmt: skip
-        return d_x if deeper else None, *(stack.sum(dim=1) for stack in partials), None, None
+        return d_x if deeper else None, *(stack.sum(dim=1) for stack in partials), None
 
 
 def _parts(models: int, rows: int, block: int) -> int:

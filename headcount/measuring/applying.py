@@ -11,7 +11,7 @@ import numpy as np
 from headcount.files import arrays_in, atomic_write
 from headcount.measuring.fitted import FittedModel
 from headcount.measuring.sequences import padded
-from headcount.measuring.tables import Columns, as_numbers, read_csv
+from headcount.measuring.tables import Columns, as_numbers, cut_text, read_csv
 from headcount.refusals import nearest
 
 __all__ = ["predictions", "write_predictions"]
@@ -20,7 +20,8 @@ __all__ = ["predictions", "write_predictions"]
 def predictions(model: FittedModel, data: str | Path, sequence: str | None = None) -> list[dict[str, object]]:
     """A row for each sequence of a `.npz` with x or of a table, with the share of every class where there are classes.
 
-    A table is read as the model's own was: windows, a wide row a sequence, or a long one by its column `sequence`.
+    A table is read as the model's own was: windows, a wide row or a text a sequence, or a long one by its column
+    `sequence`.
     """
     path = Path(data)
     if not path.is_file():
@@ -55,9 +56,16 @@ def _npz(model: FittedModel, path: Path) -> tuple[list[Any], Any]:
 
 
 def _table(model: FittedModel, columns: Columns, sequence: str | None) -> tuple[list[Any], Any]:
+    if not model.features:
+        raise ValueError(
+            "the model does not say which columns it reads: measure the table again, or give an .npz with x"
+        )
     missing = [name for name in model.features if name not in columns]
-    if missing or not model.features:
-        raise ValueError(f"the model's features are not in the table: {nearest((missing or ['names'])[0], columns)}")
+    if missing:
+        raise ValueError(f"the table lacks the model's column {missing[0]!r}; {nearest(missing[0], columns)}")
+    if model.text:
+        texts = [cut_text(str(value), model.text) for value in columns[model.features[0]]]
+        return list(range(len(texts))), texts
     table = np.stack([as_numbers(columns, name, "the table") for name in model.features], axis=1)
     if model.window is not None:
         return _windows(table, model.window)

@@ -35,7 +35,7 @@ class FittedModel:
     """A trained encoder that takes sequences in the user's units and answers in them, or with labels of classes.
 
     Labels keep the type they were given in. `letters` are those of a table of ids; `window` is set where it was
-    trained on windows of a series.
+    trained on windows of a series, `text` where on a column of texts, cut by characters or words.
     """
 
     net: Encoder
@@ -44,6 +44,7 @@ class FittedModel:
     features: tuple[str, ...] = ()
     letters: tuple[Any, ...] = ()
     window: int | None = None
+    text: str = ""
 
     def __repr__(self) -> str:
         shape, answer = self.net.shape, f"{len(self.classes)} classes" if self.classes else "numbers"
@@ -110,6 +111,7 @@ class FittedModel:
             "features": self.features,
             "letters": self.letters,
             "window": self.window,
+            "text": self.text,
         }
         with atomic_write(path) as scratch:
             weights = {name: p.contiguous() for name, p in self.net.state_dict().items()}
@@ -172,7 +174,7 @@ def load(path: str | Path) -> FittedModel:
     sizes = (scale.features, len(scale.y_mean), len(scale.y_spread))
     if sizes != (saved.shape.token_dim, outputs, outputs) or len(saved.classes) not in (0, outputs):
         raise ValueError(f"{path}: the scaling does not fit the shape that the file describes")
-    return FittedModel(net.eval(), scale, saved.classes, saved.features, saved.letters, saved.window)
+    return FittedModel(net.eval(), scale, saved.classes, saved.features, saved.letters, saved.window, saved.text)
 
 
 @dataclass(frozen=True)
@@ -185,3 +187,4 @@ class _SavedModel:
     features: tuple[str, ...]
     letters: tuple[Any, ...]
     window: int | None
+    text: str = ""  # files of older versions do not say it

@@ -79,8 +79,11 @@ def measure(
         for line in notes(loaded, contest.trials.splits[0]):
             say(line)
         measurement = Measurement(contest.run())
-        if model is not None and (chosen := measurement.saved) is not None:
+        chosen = None if model is None else measurement.saved
+        if model is not None and chosen is not None:
             saved_model(contest.trials, chosen).save(model)
+        elif model is not None:
+            say(f"No network with attention was trained in time, so none is saved at {model}.")
     return replace(measurement, files=write_measured(measurement, command=command))
 
 
@@ -89,7 +92,7 @@ def saved_model(trials: Trials, kept: KeptNetwork) -> FittedModel:
     net, fold = trials.network(kept)
     data = trials.data
     window = None if data.apart is None else data.x.shape[1]
-    return FittedModel(net, fold.scale, data.classes, data.features, data.letters, window)
+    return FittedModel(net, fold.scale, data.classes, data.features, data.letters, window, data.text)
 
 
 def _sequences(data: Any, target: Any, reading: Reading | None) -> Sequences:

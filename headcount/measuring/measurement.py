@@ -171,7 +171,8 @@ class Measurement:
         }.get(self.study.spec.get("stopped", ""), "")
 
     def _sparse(self) -> str:
-        gaps = [f"{c.untested} in {c.layers} layers" for c in self.answer.counts if c.untested]
+        counts = [c for c in self.answer.counts if c.untested]
+        gaps = [f"{' and '.join(map(str, c.untested))} in {counted(c.layers, 'layer')}" for c in counts]
         return f"head counts inside the interval were not tested: {', '.join(gaps)}" if gaps else ""
 
     def _shallow(self) -> str:

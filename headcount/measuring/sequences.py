@@ -35,7 +35,8 @@ class Sequences:
     of one `group` stay on one side of the split; `held_out` says which are validation where the user has split. `apart`
     is set for windows of a series, in the order of time: so many windows between two share no value; `past` is then the
     feature that is the target itself, earlier. In a `wide` table every place has units of its own. `features` names the
-    features where they have names. `notes` say what was decided while reading.
+    features where they have names; `text` says how a column of texts was cut, by characters or words. `notes` say what
+    was decided while reading.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Sequences:
     held_out: Bool[np.ndarray, " samples"] | None = None
     letters: tuple[Any, ...] = ()
     wide: bool = False
+    text: str = ""
 
     def __len__(self) -> int:
         return len(self.x)

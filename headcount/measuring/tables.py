@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -223,7 +223,7 @@ def _rowwise(columns: Columns, how: Reading, name: str) -> Sequences:
         by = how.text or "characters"
         x, names = [cut_text(str(v), by) for v in columns[texts[0]]], (texts[0],)
         notes = (f"{texts[0]!r} was read by {by}", *_left_out([c for c in others if c != texts[0]]))
-    return sequences(
+    data = sequences(
         x,
         _typed(columns[how.target]),
         groups=columns[how.group] if how.group else None,
@@ -231,10 +231,11 @@ def _rowwise(columns: Columns, how: Reading, name: str) -> Sequences:
         tokens=how.tokens if not wide else "numbers",
         name=name,
         notes=notes,
-        features=names if wide else (),
+        features=() if lists else names,
         split=columns[how.split] if how.split else None,
         wide=wide,
     )
+    return replace(data, text=how.text or "characters") if not wide and not lists else data
 
 
 def _texts(columns: Columns, others: list[str], how: Reading, name: str) -> list[str]:

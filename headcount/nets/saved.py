@@ -19,11 +19,11 @@ from headcount.nets.causal import CausalTransformer, DecoderShape
 from headcount.nets.target_units import TargetUnits
 
 
-def save_net(net: Transformer | CausalTransformer, path: str | Path) -> Path:
-    """Write a network to one safetensors file, whole or not at all."""
+def save_net(net: Transformer | CausalTransformer, path: str | Path, scale: tuple[float, float] | None = None) -> Path:
+    """Write a network to one safetensors file, whole or not at all; `scale` is its target's mean and spread."""
     path = Path(path)
     with atomic_write(path) as scratch:
-        scratch.write_bytes(net_bytes(net))
+        scratch.write_bytes(net_bytes(net, scale))
     return path
 
 
@@ -74,7 +74,9 @@ def load_in_units(path: str | Path) -> TargetUnits:
     """The network of a file in the units of its target."""
     weights, about = tensors_in(path)
     if "target_spread" not in about:
-        raise ValueError(f"{path}: does not say the units of its target; train it again, and it will")
+        raise ValueError(
+            f"{path}: does not say the units of its target; what `headcount probe` and `headcount sweep` keep does"
+        )
     return TargetUnits(_network(path, weights, about), float(about["target_mean"]), float(about["target_spread"]))
 
 

@@ -228,7 +228,7 @@ def _sections(data: dict[str, Any]) -> _Spec:
     refuse_unknown(data, [f.name for f in dataclasses.fields(_Spec)], "the spec")
     for section in ("task", "grid"):
         if not isinstance(data.get(section), dict):
-            raise ValueError(f"the spec lacks a [{section}] section")
+            raise ValueError(f"the spec lacks a [{section}] section; the help of `headcount sweep` shows one")
     _refuse_pairs(data["grid"].get("shapes"))
     return decode(_Spec, {**data, "grid": decode(_Grid, data["grid"], "[grid]")}, "the spec")
 

@@ -113,7 +113,7 @@ def to_the_end(net: TargetUnits, task: Wells, limits: SearchLimits) -> dict[str,
     start = time.process_time()
     plain = prove(folded, target, 0.0, 1.0, budget=limits)
     between = time.process_time()
-    winners = prove_by_winners(folded, target, 0.0, 1.0, limits=limits, lower=float(plain.lower[0]))
+    winners = prove_by_winners(folded, target, (0.0, 1.0), limits=limits, lower=float(plain.lower[0]))
     end = time.process_time()
     return {
         "met": float(f"{float(plain.lower[0]):.4g}"),

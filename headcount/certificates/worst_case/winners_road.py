@@ -91,22 +91,21 @@ def set_partitions(count: int) -> Iterator[tuple[tuple[int, ...], ...]]:
 def prove_by_winners(
     net: Folded,
     target: LookedUp,
-    low: float,
-    high: float,
+    ends: tuple[float, float],
     *,
     ratio: float = 1.5,
     limits: SearchLimits | None = None,
     pieces: int = 256,
     lower: float | None = None,
 ) -> WinnersProof:
-    """Bound |network - target| of one network by boxes of the winners.
+    """Bound |network - target| of one network between two `ends`, by boxes of the winners.
 
     >>> from headcount.certificates.worst_case.folded import fold
     >>> from headcount.certificates.worst_case.sloped_targets import sloped
     >>> from headcount.nets import Architecture, Transformer
     >>> from headcount.tasks import Wells
     >>> net = fold([Transformer(Architecture(layers=((1, 2),), width=4), token_dim=1, seed=0)], 64)
-    >>> found = prove_by_winners(net, sloped([Wells([[0.5]], 64)]), 0.0, 1.0, ratio=3.0)
+    >>> found = prove_by_winners(net, sloped([Wells([[0.5]], 64)]), (0.0, 1.0), ratio=3.0)
     >>> found.lower <= found.upper
     True
     """
@@ -117,12 +116,12 @@ def prove_by_winners(
         )
     if [type(g).__name__ for g in outer.profiles] != ["Affine"] * len(outer.profiles):
         raise ValueError("the winners' road is for a target that is linear in its minima")
-    start, limits = time.perf_counter(), limits or SearchLimits()
+    (low, high), start, limits = ends, time.perf_counter(), limits or SearchLimits()
     met = float(meet(net, target, low, high).error.max()) if lower is None else lower
     side = max(2, round(pieces ** (1 / net.token_dim)))
     cuts = torch.linspace(low, high, side + 1, dtype=torch.float64)
-    ends = [torch.cartesian_prod(*[c] * net.token_dim).view(-1, net.token_dim) for c in (cuts[:-1], cuts[1:])]
-    others = _Pieces.of(net, target, *ends)
+    corners = [torch.cartesian_prod(*[c] * net.token_dim).view(-1, net.token_dim) for c in (cuts[:-1], cuts[1:])]
+    others = _Pieces.of(net, target, *corners)
     upper, looked, left = 0.0, 0, 0
     for blocks in set_partitions(len(target.ranks)):
         if len(blocks) > net.length:

@@ -226,4 +226,6 @@ def domain_of(task: Task) -> Box:
     """
     if task.domain.startswith(("tokens in [0,1]", "tokens in [0, 1]")):
         return Box(task.length, task.token_dim, 0.0, 1.0)
-    raise ValueError(f"{type(task).__name__} has {task.domain}: give the box to certify on as domain=Box(...)")
+    raise ValueError(
+        f"{type(task).__name__} has {task.domain}: say with `domain` on which box to certify, as from -3 to 3"
+    )

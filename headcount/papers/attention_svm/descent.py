@@ -20,6 +20,7 @@ from headcount.papers.attention_svm.selection import Instances
 from headcount.refusals import at_least_one, positive
 
 TINY = 2.2e-16
+START = 0.1  # spread of K and Q at the first step
 Slope = Callable[[Instances, Tensor], Tensor]
 
 
@@ -91,12 +92,11 @@ def select(
     rate: float = 0.1,
     looks: int = 16,
     slope: Slope | None = None,
-    start: float = 0.1,
     generator: torch.Generator | None = None,
 ) -> SelectionPath:
     """Train W, or K and Q with W = K Q^T, on every instance at once by normalised descent.
 
-    W starts at 0; K and Q start normal times `start`, since at K = Q = 0 nothing moves. `slope` is the gradient: from
+    W starts at 0; K and Q start normal times 0.1, since at K = Q = 0 nothing moves. `slope` is the gradient: from
     tails for W. For K and Q it is the plain one: their product moves farther with every step, so that with exact tails
     logits come to jump by more than a softmax resolves (cosine .984 to the nuclear solution after 2,000 steps against
     .997), while the plain gradient comes to rest where float64 does.
@@ -109,12 +109,12 @@ def select(
     (True, torch.Size([16, 2, 4, 4]))
     """
     at_least_one(steps=steps, looks=looks)
-    positive(rate=rate, start=start)
+    positive(rate=rate)
     chosen = slope or (plain_gradient if factored else from_tails)
     d = data.tokens.shape[-1]
     size = (len(data), d, d)
     if factored:
-        parts = [start * torch.randn(size, generator=generator, dtype=torch.float64) for _ in range(2)]
+        parts = [START * torch.randn(size, generator=generator, dtype=torch.float64) for _ in range(2)]
     else:
         parts = [torch.zeros(size, dtype=torch.float64)]
     at = sorted({round(steps * (i + 1) / looks) for i in range(looks)} - {0})
