@@ -141,7 +141,9 @@ def test_a_column_that_carries_no_law_is_refused(column, message):
 
 def test_single_seeds_need_more_sizes():
     study = planted.power_study(np.random.default_rng(0), exponent=1.0, share=0.0, sizes=(8, 16, 32), seeds=1)
-    with pytest.raises(ValueError, match="needs 5 different values of it where a cell has one seed, got only 8, 16, 32"):
+    with pytest.raises(
+        ValueError, match="needs 5 different values of it where a cell has one seed, got only 8, 16, 32"
+    ):
         power_law(study, "width")
 
 
