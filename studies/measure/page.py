@@ -57,9 +57,9 @@ had 0.0015 and six had 0.0006, which is out of 25%); zero heads, which were two 
 they lost to attention on the squared mean and on log mean exp, where they are exact (their norms stood before the
 mean); which counts are tried near the turn (on three look-ups three heads were not). The rare class was first "some
 token exceeds a level", was called undecided, and was replaced, for a mean of steep feed-forwards says that, so
-attention was not worth it there; as it stands now it is undecided in the quick form, and in two minutes it was worth it
-in a run of four splits and undecided in a run of three. The first table is therefore of sets that the rules were tried
-on; only another draw tests them.
+attention was not worth it there; as it stands now it is worth it in the quick form, and undecided in two minutes, where
+more blocks compete and an inner part with few positives chooses among them. The first table is therefore of sets that
+the rules were tried on; only another draw tests them.
 
 What was changed after looking at the real sets, where nothing could be said of 12 of 18: three first splits became
 five, steps end at a hundred epochs and take half of the time at most, so that a dozen splits judge; a block shown to be
