@@ -356,7 +356,7 @@ def test_the_winners_road_holds_at_any_length_and_needs_no_more_boxes(wells):
 
 def test_what_cannot_be_proved_is_refused_in_one_line():
     net = untrained(SHAPES["one head"])
-    with pytest.raises(ValueError, match="give the box to certify on"):
+    with pytest.raises(ValueError, match="say with `domain` on which box to certify"):
         hc.certify(net, LinearMax([[1.0]], length=3))
     with pytest.raises(ValueError, match="tokens of dimension 1, the task has 2"):
         hc.certify(net, TASKS["the plane"])

@@ -121,7 +121,7 @@ def test_a_damaged_row_is_named_left_out_and_asked_for_again(tmp_path, capsys):
     store = filled(tmp_path)
     spoilt(store, "b")
     code, out, _ = call(capsys, "runs", "verify", tmp_path)
-    assert code == 2 and "1 rows damaged" in " ".join(out.split()) and "\n  b\n" in out
+    assert code == 2 and "1 row damaged" in " ".join(out.split()) and "\n  b\n" in out
     study = store.study()
     assert [r["run"] for r in study] == ["a", "c"] and study.spec["damaged"] == 1
     assert store.missing(["a", "b", "c"]) == ["b"]
