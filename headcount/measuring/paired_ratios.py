@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from headcount.measuring.splitting import FOLDS
 from headcount.results.study import Row
 
 __all__ = ["CONFIDENCE", "LEAST", "Compared", "SplitErrors", "compare", "mean_error", "paired_ratio", "split_errors"]
 
 CONFIDENCE = 0.9  # a twentieth on either side
 LEAST = 1e-12  # an error below this share of the constant's is exact but for rounding
-ROUND = 5  # splits whose outer parts share nothing
 
 Blocks = Mapping[int, Sequence[float]]  # by split: what each block of sequences adds to the outer error
 
@@ -153,7 +153,7 @@ def paired_ratio(
     moved = moved[:, (one + other).any(axis=0)]
     splits = _clustered(moved.sum(axis=1))
     known = moved.shape[1] > 1
-    blocks = _clustered(moved.sum(axis=0)) if known else splits * max(1.0, count / ROUND)
+    blocks = _clustered(moved.sum(axis=0)) if known else splits * max(1.0, count / FOLDS)
     variance = blocks + splits
     if variance == 0.0:
         return ratio, ratio, ratio

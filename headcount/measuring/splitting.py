@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from headcount.measuring.sequences import Sequences
 from headcount.numerals import counted
 
-__all__ = ["MOST_SPLITS", "Split", "outer_splits"]
+__all__ = ["BLOCKS", "FOLDS", "MOST_SPLITS", "Split", "outer_splits"]
 
 FOLDS = 5  # outer parts of one round, which share nothing among them
 MOST_SPLITS = 20  # four rounds

@@ -20,12 +20,13 @@ from scipy.special import expit, stdtrit
 
 from headcount.files import atomic_write
 from headcount.measuring.paired_ratios import CONFIDENCE, paired_ratio
+from headcount.measuring.splitting import BLOCKS, FOLDS
 
 __all__ = ["KEPT", "Design", "corrected", "covered", "designs"]
 
 KEPT = Path(__file__).parents[2] / "docs/data/measure_coverage.json"
 STUDIES, SEED = 200, 29
-FEATURES, BLOCKS, FOLDS, FRESH = 6, 32, 5, 4000
+FEATURES, FRESH = 6, 4000
 PENALTIES = (0.1, 1.0, 10.0)
 
 Predictor = Callable[[np.ndarray], np.ndarray]
