@@ -97,18 +97,51 @@ def test_ours_is_judged_by_what_the_inner_part_prefers(level, standing):
     assert beside(row(heads=3), [plain(1, level)]).advised is None
 
 
+def test_networks_are_compared_at_the_same_blocks():
+    """Two heads are preferred on our side, one on the other: at the same blocks ours has three quarters."""
+    theirs = [plain(1, 0.22 / 0.75), plain(2, 0.2 / 0.75)]
+    for one in theirs:
+        one["by_split"] = {n: [pair[0], pair[1] * one["heads"]] for n, pair in one["by_split"].items()}
+    found = beside(row(), theirs)
+    assert found.alike.ratio == pytest.approx(0.75, rel=0.01) and found.standing == "no worse"
+    assert found.versus.ratio == pytest.approx(0.2 / 0.22 * 0.75, rel=0.01)
+
+
+def table(*errors):
+    """A plain table of one layer: for each count of heads the error on the first five splits and on the next."""
+    rows = [plain(heads, 0.0) for heads in range(1, len(errors) + 1)]
+    for one, (first, again) in zip(rows, errors, strict=True):
+        one["by_split"] = {str(n): [first if n < 5 else again, 0.1] for n in range(10)}
+    return rows
+
+
+def test_advice_is_judged_by_a_best_that_other_splits_choose():
+    """The best of each half by chance is no best on the other: the advised block is within 5% of it, both ways."""
+    lucky = beside(row(heads=1), table((0.20, 0.20), (0.18, 0.22), (0.22, 0.18)))
+    assert lucky.advised == pytest.approx(1.0) and lucky.retested == pytest.approx((0.2, 0.22)) and lucky.near
+    better = beside(row(heads=1), table((0.20, 0.20), (0.18, 0.18), (0.22, 0.18)))
+    assert better.retested == pytest.approx((0.2, 0.18)) and not better.near
+    tiny = beside(row(heads=1), table((0.004, 0.004), (0.001, 0.001)))
+    assert tiny.near and tiny.advised == pytest.approx(4.0)  # 0.003 of the constant's error counts for nothing
+    assert beside(row(heads=3), table((0.2, 0.2))).near is None
+
+
 def test_a_false_not_worth_it_is_seen():
     assert beside(row(verdict="not worth it"), [plain(1, 0.2)]).overlooked
     assert not beside(row(verdict="not worth it"), [plain(1, 0.5)]).overlooked
+    levels = {"zero heads": 0.004, "1 head": 0.001}
+    by_split = {name: {str(n): [e * (1 + n / 100), e] for n in range(4)} for name, e in levels.items()}
+    small = row(verdict="not worth it", levels=levels, by_split=by_split, attends=["1 head"])
+    assert beside(small, [plain(1, 0.001)]).beaten and not beside(small, [plain(1, 0.001)]).overlooked
     assert beside(row(), []) is None
 
 
-def test_runs_are_made_once_and_undecided_sets_again():
+def test_runs_are_made_once_and_of_more_cores_where_there_is_none():
     first = runs_of([])
     assert {run.set for run in first if run.kind == "plain"} == {one.name for one in REAL}
     assert {run.set for run in first if run.kind == "busy"} == {one.name for one in PLANTED}
-    more = set(runs_of([row(verdict="cannot say yet")])) - set(first)
-    assert [(run.set, run.budget) for run in more] == [("wine", 270.0)] and [run.workers for run in more] == [4]
+    fewer = set(first) - set(runs_of([row(form="600 s")]))
+    assert [(run.set, run.budget, run.workers) for run in fewer] == [("wine", 300.0, 4)]
     run = Run("wine", "plain", heads=(1, 2))
     assert run.missing([plain(1, 0.3)]) == [(1, 2), (2, 1), (2, 2)]
     assert Run("wine", budget=270.0).missing([row()]) == []
@@ -137,11 +170,11 @@ def test_the_interval_holds_as_often_as_its_page_says():
     assert [(r["sequences"], r["splits"], r["classes"]) for r in kept] == [
         (d.sequences, d.splits, d.classes) for d in designs()
     ]
-    shares = [row["blocks and splits"][of] for row in kept for of in ("of new data", "of these networks")]
+    shares = [row["blocks and folds"][of] for row in kept for of in ("of new data", "of these networks")]
     assert min(shares) >= 0.8 and sum(shares) / len(shares) >= 0.9
-    assert all(r["blocks and splits"]["half width"] < r["corrected t-test"]["half width"] for r in kept)
+    assert all(r["blocks and folds"]["half width"] < r["corrected t-test"]["half width"] for r in kept)
     small = covered(Design(60, 5, False), studies=6)
-    assert small == covered(Design(60, 5, False), studies=6) and 0 < small["blocks and splits"]["half width"] < 1
+    assert small == covered(Design(60, 5, False), studies=6) and 0 < small["blocks and folds"]["half width"] < 1
 
 
 def test_comparisons_stay_when_parts_go():

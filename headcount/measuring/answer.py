@@ -148,8 +148,8 @@ class Conditions:
 def answer(scores: Sequence[SplitErrors], held: Conditions | None = None) -> Answer:
     """Judge attention against everything without it on the complete splits; then count heads.
 
-    Each side is a rule: in every split the contestant with the smallest inner error stands for it, and its outer error
-    counts, so that no choice is made by what is judged.
+    Each side is a rule: for every outer part those stand for it whose mean error on its inner parts is within the
+    tolerance of the smallest, and the mean of their outer errors counts, so that no choice is made by what is judged.
 
     >>> def made(name, heads, *outer):
     ...     by = dict(enumerate(outer))

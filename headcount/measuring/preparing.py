@@ -71,7 +71,7 @@ def prepare(data: Sequences, split: Split) -> Fold:
     >>> seconds = 1.7e9 + np.arange(60.0)  # no two alike, in float32 one
     >>> data = sequences(seconds[:, None], np.sin(seconds))
     >>> len(np.unique(prepare(data, outer_splits(data, 1)[0]).training.x))
-    40
+    36
     """
     scale = scaling(data, split.training)
 

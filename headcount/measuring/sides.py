@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headcount.measuring.head_counts import LEAD
-from headcount.measuring.paired_ratios import Blocks, Compared, SplitErrors, mean_error
+import numpy as np
+
+from headcount.measuring.head_counts import LEAD, within
+from headcount.measuring.paired_ratios import LEAST, Blocks, Compared, SplitErrors, mean_error
 from headcount.measuring.planning import FLOOR
 
 __all__ = ["GAIN", "Side", "TwoSides"]
@@ -17,44 +19,52 @@ LEARNED = 0.95  # an error above this share of the constant's is the constant's 
 
 @dataclass(frozen=True)
 class Side:
-    """Contestants of a kind as one: in every split the one that the inner part prefers."""
+    """Contestants of a kind as one: for every outer part one of those that its inner parts prefer.
+
+    Inner parts do not tell contestants within the tolerance of the best apart: any of them may stand for the side, and
+    its error is the mean of theirs.
+    """
 
     members: tuple[SplitErrors, ...]
 
-    def chosen(self, split: int) -> SplitErrors:
-        """Who stands for it in a split."""
-        return min((one for one in self.members if split in one.outer), key=lambda one: (one.inner[split], one.name))
+    def preferred(self, split: int) -> list[SplitErrors]:
+        """Who may stand for it in a split, the best by inner parts first."""
+        errors = [(max(one.chosen_by(split), LEAST), one.name, one) for one in self.members if split in one.outer]
+        errors.sort(key=lambda each: each[:2])
+        return [one for error, _, one in errors if error <= within(LEAD, errors[0][0]) * errors[0][0]]
 
     def on(self, split: int) -> bool:
         """Whether anybody has been on a split."""
         return any(split in one.outer for one in self.members)
 
-    def outer(self, splits: Sequence[int]) -> dict[int, float]:
-        """Its outer errors."""
-        return {split: self.chosen(split).outer[split] for split in splits}
-
     def level(self, splits: Sequence[int]) -> float:
-        """Their mean."""
-        return mean_error(self.outer(splits).values())
+        """The mean of its outer error."""
+        return mean_error(sum(parts) for parts in self.blocks(splits).values())
 
     def blocks(self, splits: Sequence[int]) -> Blocks:
-        """Their parts."""
-        return {split: self.chosen(split).blocks[split] for split in splits}
+        """What each block of sequences adds to its outer errors."""
+        return {split: _mean([one.blocks[split] for one in self.preferred(split)]) for split in splits}
 
     def further(self, splits: Sequence[int], times: int) -> float:
         """What the mean would be if four times the steps, so many times, brought as much as the last four times did."""
         level = self.level(splits)
-        before = mean_error(self.chosen(split).short[split] for split in splits)
+        before = mean_error(sum(_mean([[one.short[s]] for one in self.preferred(s)])) for s in splits)
         return level * min(1.0, level / before) ** times
 
     def usual(self, splits: Sequence[int]) -> str:
         """Who is preferred most often."""
-        names = [self.chosen(split).name for split in splits]
+        names = [self.preferred(split)[0].name for split in splits]
         return max(sorted(set(names)), key=names.count)
 
     def said(self, splits: Sequence[int]) -> str:
         """Who, and how well."""
         return f"{self.usual(splits)} {self.level(splits):.3g}"
+
+
+def _mean(parts: Sequence[Sequence[float]]) -> list[float]:
+    """Part by part; the mean of their sums where not all have as many."""
+    alike = len({len(one) for one in parts}) == 1
+    return np.mean([one if alike else [sum(one)] for one in parts], axis=0).tolist()
 
 
 @dataclass(frozen=True)
