@@ -2,12 +2,13 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from studies.measure.bench import runs_of
+from studies.measure.bench import LOOK_UPS, runs_of
 from studies.measure.beside import beside, with_comparisons
 from studies.measure.coverage import KEPT as KEPT_COVERAGE
 from studies.measure.coverage import Design, covered, designs
@@ -32,16 +33,17 @@ def fold(rows, seed=0):
 
 def test_networks_trained_side_by_side_are_those_of_a_loop():
     folds = [fold(60), fold(80, seed=1)]
-    runs = [(number, PlainSetting(lr, 0.0, 0.1)) for number in (0, 1) for lr in (1e-3, 4e-3)]
-    together = train_plain(SIZES, folds, runs, 30)
-    alone = [train_plain(SIZES, folds, [run], 30)[0] for run in runs]
-    for one, other in zip(together, alone, strict=True):
+    shapes = SIZES, replace(SIZES, heads=1, layers=2)
+    runs = [(shape, n, PlainSetting(lr, 0.0, 0.1)) for shape in shapes for n in (0, 1) for lr in (1e-3, 4e-3)]
+    together = train_plain(folds, runs, 30)
+    for run in runs:
+        one, other = together[run], train_plain(folds, [run], 30)[run]
         assert one[:2] == pytest.approx(other[:2], rel=1e-4) and one[2] == pytest.approx(other[2], rel=1e-4)
 
 
 def test_a_plain_step_is_that_of_torch():
     one = fold(32)
-    found = train_plain(SIZES, [one], [(0, PlainSetting(1e-2, 0.0, 0.1))], 1)[0]
+    (found,) = train_plain([one], [(SIZES, 0, PlainSetting(1e-2, 0.0, 0.1))], 1).values()
     torch.manual_seed(0)
     net = PlainEncoder(SIZES, 0.0)
     optimiser = torch.optim.AdamW(net.parameters(), 0.0, weight_decay=0.1)
@@ -54,7 +56,7 @@ def test_a_plain_step_is_that_of_torch():
 
 def test_three_plain_steps_are_those_of_torch():
     one, steps = fold(32), 3
-    found = train_plain(SIZES, [one], [(0, PlainSetting(1e-2, 0.0, 0.1))], steps)[0]
+    (found,) = train_plain([one], [(SIZES, 0, PlainSetting(1e-2, 0.0, 0.1))], steps).values()
     torch.manual_seed(0)
     net = PlainEncoder(SIZES, 0.0)
     optimiser = torch.optim.AdamW(net.parameters(), 1e-2, weight_decay=0.1)
@@ -71,7 +73,7 @@ def test_three_plain_steps_are_those_of_torch():
 
 
 def test_the_search_keeps_what_the_inner_part_prefers():
-    levels = search_plain(SIZES, [fold(60), fold(60, seed=1)], 20)
+    (levels,) = search_plain([SIZES], [fold(60), fold(60, seed=1)], 20)
     assert len(levels) == 2 and all(0 < inner < 3 and 0 < outer < 3 for inner, outer, _ in levels)
     assert all(sum(parts) == pytest.approx(outer) for _, outer, parts in levels)
 
@@ -136,12 +138,17 @@ def test_a_false_not_worth_it_is_seen():
     assert beside(row(), []) is None
 
 
-def test_runs_are_made_once_and_of_more_cores_where_there_is_none():
+def test_runs_are_made_once_and_undecided_sets_asked_for_longer():
     first = runs_of([])
-    assert {run.set for run in first if run.kind == "plain"} == {one.name for one in REAL}
+    assert {run.set for run in first if run.kind == "plain"} == {one.name for one in REAL} | set(LOOK_UPS)
     assert {run.set for run in first if run.kind == "busy"} == {one.name for one in PLANTED}
-    fewer = set(first) - set(runs_of([row(form="600 s")]))
-    assert [(run.set, run.budget, run.workers) for run in fewer] == [("wine", 300.0, 4)]
+    undecided = row(verdict="cannot say yet")
+    longer = [set(runs_of([undecided], cores=cores)) - set(first) for cores in (2, 8)]
+    assert [[(r.set, r.budget, r.workers) for r in some] for some in longer] == [
+        [("wine", 600.0, 2)], [("wine", 300.0, 4)]
+    ]  # fmt: skip
+    done = [undecided, row(form="600 s")]
+    assert set(runs_of([row()])) == set(runs_of(done)) == set(runs_of(done, cores=8)) == set(first)
     run = Run("wine", "plain", heads=(1, 2))
     assert run.missing([plain(1, 0.3)]) == [(1, 2), (2, 1), (2, 2)]
     assert Run("wine", budget=270.0).missing([row()]) == []

@@ -15,7 +15,7 @@ from typing import Any
 from headcount.files import atomic_write
 from headcount.measuring.paired_ratios import Compared, mean_error
 from headcount.numerals import counted
-from studies.measure.bench import KEPT, REAL_SECONDS, SHORTER
+from studies.measure.bench import KEPT, LONGER, REAL_SECONDS
 from studies.measure.beside import NEAR, Beside, beside, with_comparisons
 from studies.measure.picture import picture
 from studies.measure.pool import read_rows, write_rows
@@ -74,10 +74,10 @@ outer errors (inner ones before, of a few dozen sequences).
 """
 REAL_RULES = f"""Asked after rules had been changed by looking at these very sets (above), so that this table does
 not test those rules; what is below was fixed before the run. A set has at most 64 tokens (longer series are cut into
-patches) and about 1,200 training sequences. Ours is asked for {REAL_SECONDS:g} seconds of two cores, or {SHORTER:g}
-of four. The plain encoder (`plain.py`: torch alone, `nn.TransformerEncoderLayer`, the same widths, search, inner parts
-and stopping rule; 1,500 steps, ten splits, 1, 2, 4 and 8 heads in one and two layers, then 3 and 6 to judge advice by)
-is trained on the same splits.
+patches) and about 1,200 training sequences. Ours is asked for {REAL_SECONDS:g} seconds of two cores, and where
+nothing can be said then for {LONGER:g}, or half of that with four cores. The plain encoder (`plain.py`: torch alone,
+`nn.TransformerEncoderLayer`, the same widths, search, inner parts and stopping rule; 1,500 steps, ten splits, 1, 2, 4
+and 8 heads in one and two layers, then 3 and 6 to judge advice by) is trained on the same splits.
 
 - Ours over plain *at the same blocks*: in every split the mean error over the numbers of heads and layers that both
   have. *No worse*: the upper end of its 90% interval is at most 1.10. *Worse*: its lower end is above 1. *Wide*:
