@@ -135,11 +135,11 @@ def test_a_wide_table_has_units_for_every_place():
 def test_even_weights_stay_even_in_training():
     found = data()
     fold = prepare(found, outer_splits(found, 1)[0])
-    net = fit_network(FIRST_FED, fold, Fitting(TINY, 60)).net
+    net = fit_network(FIRST_FED, fold, Fitting(TINY, 60))[1].net
     read = net.get_parameter("layer0.read.weight").detach()
     assert float(read[:16].abs().max()) == 0.0 < float(read[16:].abs().max())
     assert float(net.get_parameter("layer1.read.weight").detach()[:16].abs().min()) > 0.0
-    look = fit_network(network(1), fold, Fitting(TINY, 60)).net.get_parameter("layer0.read.weight")
+    look = fit_network(network(1), fold, Fitting(TINY, 60))[1].net.get_parameter("layer0.read.weight")
     assert float(look[:16].detach().abs().min()) > 0.0
 
 
@@ -257,7 +257,7 @@ def test_blocks_hold_whole_groups_copies_and_times():
     outer = np.sort(np.concatenate([part.outer for part in windows]))
     assert (np.diff(windows[0].blocks[outer]) >= 0).all() and windows[0].blocks[outer].max() == 31
     losses = np.arange(len(parts[0].outer), dtype=float)
-    assert sum(parts[0].in_blocks(losses)) == pytest.approx(losses.sum(), rel=1e-4)
+    assert sum(parts[0].in_blocks(losses, parts[0].outer)) == pytest.approx(losses.sum(), rel=1e-4)
 
 
 def test_one_contestant_stands_for_a_side_wherever_the_outer_part_is_the_same():
@@ -278,6 +278,23 @@ def test_whom_inner_parts_do_not_tell_apart_stand_for_a_side_together():
     assert Side(three).level([0]) == pytest.approx(0.3)
     exact = one("a", 0.2, 0.0), one("b", 0.4, 0.004), one("c", 9.0, 0.006)  # 0.005 of the constant's error
     assert Side(exact).level([0]) == pytest.approx(0.3)
+
+
+def test_a_standard_error_of_the_inner_parts_tells_contestants_apart():
+    """Ten blocks: half an error more on each shows it, five errors more on one of ten does not."""
+
+    def one(name, *blocks):
+        by = {0: sum(blocks)}
+        return SplitErrors(name, 1, 1, True, True, by, by, by, {0: blocks}, {0: blocks})
+
+    best = one("a", *[0.1] * 10)
+    shown, chance = one("b", *[0.15, 0.14] * 5), one("c", *[0.1] * 9, 0.6)
+    assert shown.told_apart(best, 0) and not chance.told_apart(best, 0) and not best.told_apart(best, 5)
+    assert [each.name for each in Side((best, shown, chance)).preferred(0)] == ["a", "c"]
+    assert Side((best, chance)).level([0]) == pytest.approx(1.25)
+    d = np.array(chance.inner_parts[0]) - best.inner_parts[0]
+    assert d.sum() <= math.sqrt(len(d)) * scipy.stats.tstd(d)
+    assert one("d", 0.9).told_apart(one("e", 0.8), 0)  # one block tells nothing of chance: the tolerance decides
 
 
 def scores(name, heads, outer, inner=None, short=None, depth=1):

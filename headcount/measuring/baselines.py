@@ -29,14 +29,14 @@ Model = Callable[[Float[np.ndarray, "samples features"]], Float[np.ndarray, "sam
 
 @dataclass(frozen=True, eq=False)
 class Predicted:
-    """The outer part as somebody predicts it (targets as trained, or logits), and the loss on the inner part.
+    """The outer and the inner part as somebody predicts them (targets as trained, or logits).
 
-    `short` is the same prediction where the search ended, before the finals: how much more steps have brought.
+    `short` is the outer one where the search ended, before the finals: how much more steps have brought.
     """
 
-    outer: Float[np.ndarray, "samples outputs"]
-    inner: float
-    short: Float[np.ndarray, "samples outputs"] | None = None
+    outer: Float[np.ndarray, "outer outputs"]
+    inner: Float[np.ndarray, "inner outputs"]
+    short: Float[np.ndarray, "outer outputs"] | None = None
 
 
 def fit_baseline(
@@ -50,8 +50,7 @@ def fit_baseline(
         return _fixed(fold, constant[None])
     if contestant == LAST_VALUE:
         assert fold.last is not None
-        inner = lost(fold.last[0], fold.inner, classes=False)
-        return Predicted(fold.last[1], inner)
+        return Predicted(fold.last[1], fold.last[0])
     if contestant == BOOSTING:
         return _boosted(fold, letters, look)
     features = _pooled if contestant == POOLED else _flat
@@ -60,9 +59,8 @@ def fit_baseline(
     three = [features(part, letters) for part in (fold.training, fold.inner, fold.outer)]
     fit = _logistic if fold.classes else _ridge
     models = [fit(three[0], y, penalty) for penalty in PENALTIES]
-    losses = [lost(model(three[1]), fold.inner, fold.classes) for model in models]
-    best = int(np.argmin(losses))
-    return Predicted(models[best](three[2]), losses[best])
+    best = min(models, key=lambda model: lost(model(three[1]), fold.inner, fold.classes))
+    return Predicted(best(three[2]), best(three[1]))
 
 
 def lost(predicted: Float[np.ndarray, "samples outputs"], part: Part, classes: bool) -> float:
@@ -82,8 +80,8 @@ def losses_of(
 
 
 def _fixed(fold: Fold, answer: Float[np.ndarray, "1 outputs"]) -> Predicted:
-    inner = lost(np.repeat(answer, len(fold.inner), axis=0), fold.inner, fold.classes)
-    return Predicted(np.repeat(answer, len(fold.outer), axis=0), inner)
+    outer, inner = (np.repeat(answer, len(part), axis=0) for part in (fold.outer, fold.inner))
+    return Predicted(outer, inner)
 
 
 def _columns(y: np.ndarray) -> Float[np.ndarray, "samples outputs"]:
@@ -149,7 +147,7 @@ def _boosted(fold: Fold, letters: int, look: Callable[[], None]) -> Predicted | 
     if three[0].shape[1] > MOST_BOOSTED:
         return None
     y = _columns(fold.training.y)
-    best = Predicted(np.zeros((0, 0)), np.inf)
+    tried: list[tuple[float, Predicted]] = []
     for rate in BOOSTING_RATES if three[0].shape[1] <= WIDE_BOOSTED else BOOSTING_RATES[-1:]:
         look()
         if fold.classes:
@@ -164,9 +162,8 @@ def _boosted(fold: Fold, letters: int, look: Callable[[], None]) -> Predicted | 
             stages = [[p[:, None] for p in trees.staged_predict(x)] for x in three[1:]]
         losses = [lost(p, fold.inner, fold.classes) for p in stages[0]]
         place = int(np.argmin(losses))
-        if losses[place] < best.inner:
-            best = Predicted(stages[1][place], losses[place])
-    return best
+        tried.append((losses[place], Predicted(stages[1][place], stages[0][place])))
+    return min(tried, key=lambda one: one[0])[1]
 
 
 def _trees(y: Float[np.ndarray, "samples classes"]) -> int:

@@ -25,7 +25,7 @@ from headcount.results.study import Row
 
 __all__ = ["Trials", "data_sizes"]
 
-MEANING = 5  # part of every address: raise it when the contest itself changes
+MEANING = 6  # part of every address: raise it when the contest itself changes
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,14 +72,16 @@ class Trials:
         if contestant == ZERO_HEADS:
             predicted, setting, parameters = fit_zero_heads(fold, fitting)
         elif contestant.heads:
-            searched = fit_network(contestant, fold, fitting)
-            predicted, setting, parameters = searched.predicted, searched.setting, searched.net.shape.parameters
+            predicted, searched = fit_network(contestant, fold, fitting)
+            setting, parameters = searched.setting, searched.net.shape.parameters
             self.keep(searched.net, of)
         else:
             predicted = fit_baseline(contestant, fold, letters, self.clock.look)
         if predicted is None:
             return {"contestant": contestant.name, "status": "left out"}  # pyright: ignore
+        split = self.splits[number]
         losses = losses_of(predicted.outer, fold.outer, fold.classes) / (len(fold.outer) * fold.constants[2])
+        inner = losses_of(predicted.inner, fold.inner, fold.classes) / (len(fold.inner) * fold.constants[1])
         level = float(losses.sum())
         short = predicted.outer if predicted.short is None else predicted.short
         row: dict[str, object] = {
@@ -95,9 +97,10 @@ class Trials:
             "nmse": level,
             "final_nmse": level,
             "train_nmse": searched.training if searched else level,
-            "inner": predicted.inner / fold.constants[1],
+            "inner": float(inner.sum()),
+            "inner_parts": split.in_blocks(inner, split.inner),
             "short": lost(short, fold.outer, fold.classes) / fold.constants[2],
-            "parts": self.splits[number].in_blocks(losses),
+            "parts": split.in_blocks(losses, split.outer),
             "steps": self.steps if contestant.heads else 0,
             "parameters": parameters,
             "status": "done",

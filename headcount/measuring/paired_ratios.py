@@ -25,7 +25,8 @@ Blocks = Mapping[int, Sequence[float]]  # by split: what each block of sequences
 class SplitErrors:
     """A contestant's errors by split: on the outer part, on the inner part, and on the outer one after a short search.
 
-    `parts` says what each block of sequences adds to the outer error: the same blocks in every split.
+    `parts` and `inner_parts` say what each block of sequences adds to the outer and the inner error: the same blocks in
+    every split.
     """
 
     name: str
@@ -37,6 +38,7 @@ class SplitErrors:
     inner: Mapping[int, float]
     short: Mapping[int, float]
     parts: Blocks = field(default_factory=dict)
+    inner_parts: Blocks = field(default_factory=dict)
 
     @property
     def blocks(self) -> Blocks:
@@ -50,6 +52,18 @@ class SplitErrors:
     def chosen_by(self, split: int) -> float:
         """Its mean error on the inner parts of all splits that have this one's outer part."""
         return float(np.mean([inner for s, inner in self.inner.items() if (s - split) % FOLDS == 0]))
+
+    def told_apart(self, best: SplitErrors, split: int) -> bool:
+        """Whether those inner parts show it to be worse than another: by more than a standard error, between blocks."""
+        both = [s for s in self.inner_parts if s in best.inner_parts and (s - split) % FOLDS == 0]
+        if not both:
+            return True
+        worse = np.mean([np.subtract(self.inner_parts[s], best.inner_parts[s]) for s in both], axis=0)
+        there = np.any([self.inner_parts[s] for s in both] + [best.inner_parts[s] for s in both], axis=0)
+        worse, count = worse[there], int(there.sum())
+        if count < 2 or not np.isfinite(worse).all():
+            return True
+        return float(worse.sum()) > math.sqrt(count * float(worse.var(ddof=1)))
 
 
 def split_errors(rows: Iterable[Row]) -> tuple[SplitErrors, ...]:
@@ -80,11 +94,12 @@ def _of_one(name: str, rows: list[Any]) -> SplitErrors:
     def by_split(column: str) -> dict[int, float]:
         return {row["seed"]: _level(row[column]) for row in rows}
 
-    parts = {row["seed"]: tuple(map(_level, row["parts"])) for row in rows if row.get("parts")}
+    def in_parts(column: str) -> Blocks:
+        return {row["seed"]: tuple(map(_level, row[column])) for row in rows if row.get(column)}
 
     return SplitErrors(
         name, first["heads"], first["depth"], first["attends"], first["standard"],
-        by_split("nmse"), by_split("inner"), by_split("short"), parts,
+        by_split("nmse"), by_split("inner"), by_split("short"), in_parts("parts"), in_parts("inner_parts"),
     )  # fmt: skip
 
 

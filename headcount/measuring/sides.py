@@ -21,8 +21,9 @@ LEARNED = 0.95  # an error above this share of the constant's is the constant's 
 class Side:
     """Contestants of a kind as one: for every outer part one of those that its inner parts prefer.
 
-    Inner parts do not tell contestants within the tolerance of the best apart: any of them may stand for the side, and
-    its error is the mean of theirs.
+    Any contestant may stand for the side that inner parts do not tell apart from the best: within the tolerance, or by
+    the one-standard-error rule (Breiman, Friedman, Olshen, Stone, "Classification and regression trees", 1984, 3.4.3).
+    The error of the side is the mean of theirs.
     """
 
     members: tuple[SplitErrors, ...]
@@ -31,7 +32,10 @@ class Side:
         """Who may stand for it in a split, the best by inner parts first."""
         errors = [(max(one.chosen_by(split), LEAST), one.name, one) for one in self.members if split in one.outer]
         errors.sort(key=lambda each: each[:2])
-        return [one for error, _, one in errors if error <= within(LEAD, errors[0][0]) * errors[0][0]]
+        (least, _, best), *_ = errors
+        return [
+            one for error, _, one in errors if error <= within(LEAD, least) * least or not one.told_apart(best, split)
+        ]
 
     def on(self, split: int) -> bool:
         """Whether anybody has been on a split."""
@@ -58,7 +62,8 @@ class Side:
 
     def said(self, splits: Sequence[int]) -> str:
         """Who, and how well."""
-        return f"{self.usual(splits)} {self.level(splits):.3g}"
+        alone = all(len(self.preferred(split)) == 1 for split in splits)
+        return f"{self.usual(splits)}{'' if alone else ' or alike'} {self.level(splits):.3g}"
 
 
 def _mean(parts: Sequence[Sequence[float]]) -> list[float]:
