@@ -113,7 +113,7 @@ def with_comparisons(rows: Sequence[Row]) -> list[Row]:
 
 
 def _settled(row: Row, plain: Sequence[Row]) -> Row:
-    without = {key: value for key, value in row.items() if key != "parts"}
+    without = {key: value for key, value in row.items() if key not in ("parts", "inner_parts")}
     said = beside(row, plain) if "parts" in row and row["form"] != "plain" else None
     if said is None:
         return without
