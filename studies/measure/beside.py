@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from headcount.measuring.contestants import network
+from headcount.measuring.head_counts import within
 from headcount.measuring.paired_ratios import Blocks, Compared, SplitErrors, compare
 from headcount.measuring.planning import FLOOR
 from headcount.measuring.sides import Side
-from headcount.measuring.splitting import FOLDS, MOST_SPLITS
+from headcount.measuring.splitting import MOST_SPLITS
 from studies.measure.runs import Row
 
 __all__ = ["NEAR", "NO_WORSE", "Beside", "beside", "with_comparisons"]
@@ -25,7 +27,11 @@ Place = tuple[int, int]  # heads and layers
 
 @dataclass(frozen=True)
 class Beside:
-    """A set: ours over plain by splits, at the same blocks and as rules that choose; the plain table; the baselines."""
+    """A set: ours over plain by splits, at the same blocks and as rules that choose; the plain table; the baselines.
+
+    `advice` is the plain encoder's error at the block advised over the least of its table; None where nothing is
+    advised, or that block is not in the table.
+    """
 
     row: Row
     alike: Compared
@@ -34,6 +40,7 @@ class Beside:
     plain: float
     table: Mapping[Place, SplitErrors]
     baselines: Mapping[str, Compared]
+    advice: Compared | None
 
     @property
     def standing(self) -> str:
@@ -43,38 +50,17 @@ class Beside:
         return "worse" if self.alike.low > 1 else "wide"
 
     @property
-    def advised(self) -> float | None:
-        """The plain encoder's error at the advised block over the least of its table; None where nothing is advised."""
-        if self._place not in self.table:
-            return None
-        levels = {place: one.mean(one.outer) for place, one in self.table.items()}
-        return levels[self._place] / min(levels.values())
+    def advised(self) -> str:
+        """Where the advised block is: near the least error, shown to be out of it, or open; "" without advice.
 
-    @property
-    def retested(self) -> tuple[float, float] | None:
-        """The plain encoder's error at the advised block, and at the best one, which other splits than those choose.
-
-        The least of twelve noisy errors is too small: a table does not find its own best within 5% again.
+        The least of twelve noisy errors is too small, which counts against the advice.
         """
-        halves = [{n for one in self.table.values() for n in one.outer if n // FOLDS % 2 == half} for half in (0, 1)]
-        if self._place not in self.table or not all(halves):
-            return None
-        whole = {place: one for place, one in self.table.items() if one.outer.keys() >= halves[0] | halves[1]}
-        pairs = []
-        for choosing, judging in (halves, halves[::-1]):
-            best = min(whole.values(), key=lambda one, some=choosing: one.mean(some))
-            pairs.append(
-                [self.table[self._place].mean(judging & self.table[self._place].outer.keys()), best.mean(judging)]
-            )
-        there, least = np.mean(pairs, axis=0)
-        return float(there), float(least)
-
-    @property
-    def near(self) -> bool | None:
-        """Whether the advised block is as good there as the best, by the tolerance that `measure` itself advises by."""
-        if (both := self.retested) is None:
-            return None
-        return both[0] <= NEAR * both[1] or both[0] - both[1] <= FLOOR
+        if self.advice is None:
+            return ""
+        least = min(one.mean(one.outer) for one in self.table.values())
+        if self.advice.ratio <= within(NEAR - 1, least):
+            return "near"
+        return "out" if self.advice.low > NEAR else "open"
 
     @property
     def beaten(self) -> bool:
@@ -87,10 +73,6 @@ class Beside:
         least = min((self.row["levels"][name] or math.inf for name in self.baselines), default=math.inf)
         return self.row["verdict"] == "not worth it" and self.beaten and least - self.plain > FLOOR
 
-    @property
-    def _place(self) -> Place:
-        return self.row["heads"], self.row["layers"]
-
 
 def beside(row: Row, plain: Sequence[Row]) -> Beside | None:
     """A row of ours and the rows of the plain encoder on the same set; None where there are none yet."""
@@ -102,29 +84,43 @@ def beside(row: Row, plain: Sequence[Row]) -> Beside | None:
     both = [n for n in range(MOST_SPLITS) if all(side.on(n) for side in sides)]
     if not both:
         return None
-    alike, versus, baselines = _stored(row) or _compared(row, own, table, [side.blocks(both) for side in sides])
+    found = _stored(row) or _compared(row, own, table, [side.blocks(both) for side in sides])
     ours, theirs = (side.level(both) for side in sides)
-    return Beside(row, alike, versus, ours, theirs, table, baselines)
+    return Beside(row, found.alike, found.versus, ours, theirs, table, found.against, found.advice)
 
 
 def with_comparisons(rows: Sequence[Row]) -> list[Row]:
-    """Rows without the parts of their errors, what was compared by them beside."""
+    """Rows of ours without the parts of their errors, what was compared by them beside; plain ones as they are."""
     return [_settled(row, [one for one in rows if (one["set"], one["form"]) == (row["set"], "plain")]) for row in rows]
 
 
 def _settled(row: Row, plain: Sequence[Row]) -> Row:
+    if row["form"] == "plain":
+        return row
     without = {key: value for key, value in row.items() if key not in ("parts", "inner_parts")}
-    said = beside(row, plain) if "parts" in row and row["form"] != "plain" else None
+    said = beside(row, plain) if "parts" in row else None
     if said is None:
         return without
+    found = {"alike": said.alike, "versus": said.versus, "advice_there": said.advice}
     against = {name: one.to_json() for name, one in said.baselines.items()}
-    return without | {"alike": said.alike.to_json(), "versus": said.versus.to_json(), "against": against}
+    return without | {name: one and one.to_json() for name, one in found.items()} | {"against": against}
 
 
-def _stored(row: Row) -> tuple[Compared, Compared, dict[str, Compared]] | None:
+class _Found(NamedTuple):
+    """Comparisons of a row, made by blocks of sequences: they are stored, and the blocks are not."""
+
+    alike: Compared
+    versus: Compared
+    advice: Compared | None
+    against: Mapping[str, Compared]
+
+
+def _stored(row: Row) -> _Found | None:
     if "alike" not in row:
         return None
-    return _read(row["alike"]), _read(row["versus"]), {name: _read(one) for name, one in row["against"].items()}
+    advice = row["advice_there"] and _read(row["advice_there"])
+    against = {name: _read(one) for name, one in row["against"].items()}
+    return _Found(_read(row["alike"]), _read(row["versus"]), advice, against)
 
 
 def _read(one: Row) -> Compared:
@@ -134,13 +130,15 @@ def _read(one: Row) -> Compared:
 
 def _compared(
     row: Row, own: Mapping[str, SplitErrors], table: Mapping[Place, SplitErrors], rules: Sequence[Blocks]
-) -> tuple[Compared, Compared, dict[str, Compared]]:
+) -> _Found:
     without = {name: one for name, one in own.items() if name not in row["attends"]}
-    baselines = {name: compare(rules[1], one.blocks, ("plain", name)) for name, one in without.items()}
+    against = {name: compare(rules[1], one.blocks, ("plain", name)) for name, one in without.items()}
     same = [(own[name], one) for place, one in table.items() if (name := network(*place).name) in own]
     ours, theirs = _at_the_same(same)
-    names = "ours", "plain"
-    return compare(ours, theirs, names), compare(rules[0], rules[1], names), baselines
+    names, place = ("ours", "plain"), (row["heads"], row["layers"])
+    best = min(table.values(), key=lambda one: one.mean(one.outer))
+    advice = compare(table[place].blocks, best.blocks, ("advised", "best")) if place in table else None
+    return _Found(compare(ours, theirs, names), compare(rules[0], rules[1], names), advice, against)
 
 
 def _at_the_same(pairs: Sequence[tuple[SplitErrors, SplitErrors]]) -> tuple[Blocks, Blocks]:

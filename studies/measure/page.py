@@ -44,8 +44,11 @@ The network asked about is a standard encoder: a linear embedding (or a table of
 attention and feed-forward with residuals, 48 wide throughout, read out from a class token. Zero heads are a
 feed-forward for every token, the mean of all and a feed-forward of that, of the same widths. Everybody (a constant,
 linear models of pooled and of flattened tokens, boosted trees, zero heads, each head count and depth) gets the same
-splits, the same search on an inner part and the same stopping rule, and is judged on outer parts that nobody has seen.
-An error is the loss over that of the best constant.
+splits, the same search on an inner part and the same stopping rule, and is judged on outer parts that nobody has seen;
+linear models choose their penalty by quarters of the training part as well where the inner part is small. An error is
+the loss over that of the best constant. There are five outer parts, and they come back with other inner parts. Each
+side of the contest is, for an outer part, everybody whom its inner parts do not tell apart from the best: within the
+tolerance, or by one standard error between blocks of sequences. Its error is the mean of theirs.
 
 A run with a budget has two processes of one thread; fixed steps and splits give the same rows on any machine. Attention
 is worth it where the 90% interval of the ratio lies below 1 and the gain is at least 5% of the error and 0.005 of the
@@ -58,18 +61,20 @@ had 0.0015 and six had 0.0006, which is out of 25%); zero heads, which were two 
 they lost to attention on the squared mean and on log mean exp, where they are exact (their norms stood before the
 mean); which counts are tried near the turn (on three look-ups three heads were not). The rare class was first "some
 token exceeds a level", was called undecided, and was replaced, for a mean of steep feed-forwards says that, so
-attention was not worth it there; as it stands now it is worth it in the quick form, and undecided in two minutes, where
-more blocks compete and an inner part with few positives chooses among them. The first table is therefore of sets that
-the rules were tried on; only another draw tests them.
+attention was not worth it there. Of 1,500 sequences, of which 75 are in the class, it is undecided by any rule tried
+(zero heads 0.31 against 0.26 is a ratio of [0.55, 1.3] by seven splits), and was replaced once more, by 6,000. The
+tables are therefore of sets that the rules were tried on; only another draw tests them.
 
 What was changed after looking at the real sets, where nothing could be said of 12 of 18: three first splits became
 five, steps end at a hundred epochs and take half of the time at most, so that a dozen splits judge; a block shown to be
 out of the tolerance is trained no further; a gain of 20% excluded is enough for "not worth it" (5% before); heads are
 enough within 5% (25% before). The interval of a ratio is that of its logarithm, by the variance between 32 blocks of
-sequences plus that between splits (the corrected t-test of logarithms, of differences and of relative differences
-before, which keeps a quarter of the variance however many splits judge); it was chosen by the coverage of trained
-learners on other seeds than those below, not by what it says of any set. What more steps might overturn is read off
-outer errors (inner ones before, of a few dozen sequences).
+sequences plus that between the five outer parts (the corrected t-test before, which keeps a quarter of the variance
+however many splits judge); it was chosen by the coverage of trained learners on other seeds than those below, not by
+what it says of any set. What more steps might overturn is read off outer errors (inner ones before, of a few dozen
+sequences). A side was the one contestant with the least error on the inner part of a split: of thirteen that 10 to 30
+sequences judge, that is whom chance favours. Linear models chose their penalty on the inner part alone: breast cancer,
+separated by one of them, then had a linear error of 0.33 (2.2 in one split) where 0.12 is what everybody gets.
 
 """
 REAL_RULES = f"""Asked after rules had been changed by looking at these very sets (above), so that this table does
@@ -82,12 +87,11 @@ and 8 heads in one and two layers, then 3 and 6 to judge advice by) is trained o
 - Ours over plain *at the same blocks*: in every split the mean error over the numbers of heads and layers that both
   have. *No worse*: the upper end of its 90% interval is at most 1.10. *Worse*: its lower end is above 1. *Wide*:
   neither; the splits do not tell.
-- *As a rule* each side is what its inner parts prefer for an outer part, as in the contest.
-- Advice is judged by the plain encoder's own table. Its least entry is the least of twelve noisy ones: the table of
-  one half of the splits names a block within 5% of the least of the other half's in 8 of 18 sets (older rows), so no
-  advice could pass that. The best block is therefore chosen by the splits of one half and compared on the other, both
-  ways about; advice is *near* if the plain encoder's error there is at most {NEAR} times that of the best, or more by
-  at most 0.005 of the constant's: the tolerance that `measure` advises by.
+- *As a rule* each side is the mean of those within the tolerance of the best on the inner parts of an outer part.
+- Advice is judged by the plain encoder's own table: *near* if its error at the advised block is at most {NEAR} times
+  the least of the table, or more by at most 0.005 of the constant's, the tolerance that `measure` advises by; *out* if
+  the 90% interval of that ratio lies above {NEAR}; else *open*. The least of twelve noisy errors is too small: of an
+  older table of independent splits one half named a block within 5% of the least of the other half in 8 of 18 sets.
 - "Not worth it" is wrong where the plain encoder beats every baseline by its interval, and by more than that 0.005.
 """
 FIGURE = """![NMSE against heads, for planted numbers of look-ups](images/measure_heads.svg)
@@ -196,16 +200,17 @@ def _tally(compared: Sequence[Beside], rows: Sequence[Row]) -> Iterable[str]:
     if not compared:
         return
     standing = [one.standing for one in compared]
-    near = [one.near for one in compared if one.near is not None]
-    least = sum(one.advised is not None and one.advised <= NEAR for one in compared)
+    places = [one.advised for one in compared if one.advised]
+    out = [one.row["set"] for one in compared if one.advised == "out"]
     unsure = sum(row["verdict"] == "cannot say yet" for row in rows)
     counts = ", ".join(f"{word} in {standing.count(word)}" for word in ("no worse", "wide", "worse"))
     denied = [one for one in compared if one.row["verdict"] == "not worth it" and one.beaten]
     wrong, little = ([one.row["set"] for one in denied if one.overlooked is which] for which in (True, False))
-    yield f"Ours beside plain at the same blocks, of {counted(len(compared), 'set')}: {counts}. Heads are advised in"
-    yield f"{len(near)}, near the best of the plain table in {sum(near)} ({least} are within 5% of its least entry)."
-    yield f"*Cannot say yet* on {unsure} of {len(rows)}. *Not worth it* where the plain encoder beats every baseline:"
-    yield f"{', '.join(wrong) or 'never'}{'; by less than what counts: ' + ', '.join(little) if little else ''}.\n"
+    yield f"Ours beside plain at the same blocks, of {counted(len(compared), 'set')}: {counts}. Of {len(places)} blocks"
+    yield f"advised {places.count('near')} are near the least error of the plain table, {places.count('open')} open and"
+    yield f"{len(out)} out{' (' + ', '.join(out) + ')' if out else ''}. *Cannot say yet* on {unsure} of {len(rows)}."
+    yield f"*Not worth it* where the plain encoder beats every baseline: {', '.join(wrong) or 'never'}"
+    yield f"{'; by less than what counts: ' + ', '.join(little) if little else ''}.\n"
 
 
 def _plain_tables(plain: Mapping[str, Sequence[Row]]) -> Iterable[str]:
@@ -311,9 +316,8 @@ REAL_COLUMNS: tuple[tuple[str, Callable[[RealPair], Any]], ...] = (
     ("", lambda pair: pair[1].standing if pair[1] else "-"),
     ("verdict", lambda pair: pair[0]["verdict"] + (f" ({pair[0]['missing']})" if pair[0]["missing"] else "")),
     ("advised", lambda pair: _advised(pair[0])),
-    ("plain there / its best", lambda pair: _there(pair[1])),
-    ("near", lambda pair: "-" if pair[1] is None or pair[1].near is None else "yes" if pair[1].near else "no"),
-    ("/ its least", lambda pair: f"{pair[1].advised:.2f}" if pair[1] and pair[1].advised else "-"),
+    ("plain there / its least", lambda pair: _ratio(pair[1] and pair[1].advice)),
+    ("", lambda pair: (pair[1] and pair[1].advised) or "-"),
     ("CPU s", lambda pair: f"{pair[0]['cpu_seconds']:.0f}"),
 )
 
@@ -325,12 +329,6 @@ def _level(row: Row, *names: str) -> str:
 
 def _ratio(one: Compared | None) -> str:
     return "-" if one is None else f"{one.ratio:.2f} [{one.low:.2f}, {one.high:.2f}]"
-
-
-def _there(one: Beside | None) -> str:
-    """Both errors of the retest, one over the other."""
-    both = None if one is None else one.retested
-    return "-" if both is None else f"{both[0]:.3g} / {both[1]:.3g}"
 
 
 def _table(columns: Sequence[tuple[str, Callable[[Any], Any]]], rows: Sequence[Any]) -> str:
