@@ -186,6 +186,19 @@ def test_logistic_regression_is_where_its_gradient_vanishes():
     np.testing.assert_allclose(x.T @ (shares - y) + weights, 0, atol=1e-2)
 
 
+def test_a_linear_penalty_is_no_accident_of_a_small_inner_part():
+    """An inner part that a linear model separates asks for no penalty: on one of these splits that loses 2.2."""
+    bunch = pytest.importorskip("sklearn.datasets").load_breast_cancer()
+    found = sequences(bunch.data[:, :, None], bunch.target, wide=True)
+    split = outer_splits(found, 8)[7]
+    fold = prepare(found, split)
+    level, alone = (
+        lost(fit_baseline(FLATTENED, one).outer, fold.outer, True) / fold.constants[2]
+        for one in (fold, replace(fold, exchangeable=False))
+    )
+    assert level < 0.25 < 2 < alone
+
+
 def test_order_is_seen_flattened_and_lost_pooled_and_letters_are_counted():
     x = np.random.default_rng(0).standard_normal((400, 4, 1))
     found = sequences(x, x[:, 0, 0] - x[:, 3, 0])
