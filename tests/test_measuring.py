@@ -270,7 +270,7 @@ def test_blocks_hold_whole_groups_copies_and_times():
     outer = np.sort(np.concatenate([part.outer for part in windows]))
     assert (np.diff(windows[0].blocks[outer]) >= 0).all() and windows[0].blocks[outer].max() == 31
     losses = np.arange(len(parts[0].outer), dtype=float)
-    assert sum(parts[0].in_blocks(losses, parts[0].outer)) == pytest.approx(losses.sum(), rel=1e-4)
+    assert sum(parts[0].in_blocks(losses)) == pytest.approx(losses.sum(), rel=1e-4)
 
 
 def test_one_contestant_stands_for_a_side_wherever_the_outer_part_is_the_same():
@@ -293,23 +293,6 @@ def test_whom_inner_parts_do_not_tell_apart_stand_for_a_side_together():
     assert Side(exact).level([0]) == pytest.approx(0.3)
 
 
-def test_a_standard_error_of_the_inner_parts_tells_contestants_apart():
-    """Ten blocks: half an error more on each shows it, five errors more on one of ten does not."""
-
-    def one(name, *blocks):
-        by = {0: sum(blocks)}
-        return SplitErrors(name, 1, 1, True, True, by, by, by, {0: blocks}, {0: blocks})
-
-    best = one("a", *[0.1] * 10)
-    shown, chance = one("b", *[0.15, 0.14] * 5), one("c", *[0.1] * 9, 0.6)
-    assert shown.told_apart(best, 0) and not chance.told_apart(best, 0) and not best.told_apart(best, 5)
-    assert [each.name for each in Side((best, shown, chance)).preferred(0)] == ["a", "c"]
-    assert Side((best, chance)).level([0]) == pytest.approx(1.25)
-    d = np.array(chance.inner_parts[0]) - best.inner_parts[0]
-    assert d.sum() <= math.sqrt(len(d)) * scipy.stats.tstd(d)
-    assert one("d", 0.9).told_apart(one("e", 0.8), 0)  # one block tells nothing of chance: the tolerance decides
-
-
 def scores(name, heads, outer, inner=None, short=None, depth=1):
     by = dict(enumerate(outer))
     inner = dict(enumerate(inner)) if inner is not None else by
@@ -317,6 +300,38 @@ def scores(name, heads, outer, inner=None, short=None, depth=1):
     return SplitErrors(
         name, heads, depth, heads > 0, heads > 0, by, inner, inner if short is None else dict(enumerate(short))
     )
+
+
+def noisy(level, seed=0, noise=0.02):
+    return (level * np.exp(np.random.default_rng(seed).normal(0, noise, 10))).tolist()
+
+
+def test_attention_is_held_against_everybody_without_it_and_not_against_whom_inner_parts_prefer():
+    """Zero heads stop by their inner parts and have the smaller error there; the linear model is the better one."""
+    zero = scores("zero heads", 0, noisy(0.18), inner=[0.09] * 10)
+    line = scores("linear, flattened", 0, noisy(0.11, 1), inner=[0.13] * 10)
+    head = scores("1 head", 1, noisy(0.15, 2), inner=[0.08] * 10)
+    assert answer([zero, head]).verdict == "worth it"
+    found = answer([zero, line, head])
+    assert found.verdict == "not worth it" and found.compared[0].other == "linear, flattened"
+    assert {one.other for one in found.compared} == {"linear, flattened", "zero heads"}
+    better = answer([zero, line, scores("1 head", 1, noisy(0.08, 2))])
+    assert better.verdict == "worth it" and better.compared[0].other == "linear, flattened"
+
+
+def test_one_rival_that_cannot_be_told_from_attention_leaves_it_open_and_one_as_good_decides():
+    zero, head = scores("zero heads", 0, noisy(0.4)), scores("1 head", 1, noisy(0.2, 1))
+    unsteady = scores("boosting", 0, noisy(0.24, 2, noise=1.0))
+    assert answer([zero, unsteady, head]).verdict == "cannot say yet"
+    equal = scores("linear", 0, noisy(0.2, 3))
+    assert answer([zero, unsteady, equal, head]).verdict == "not worth it"
+
+
+def test_more_steps_must_turn_everybody_who_decides_against_attention():
+    late = scores("1 head", 1, noisy(0.3, 1), short=[0.6] * 10)
+    exact, equal = scores("linear", 0, noisy(0.05)), scores("zero heads", 0, noisy(0.3, 2))
+    assert answer([equal, late]).missing == "steps"  # sixteen times the steps: a quarter of the error
+    assert answer([exact, equal, late]).verdict == "not worth it"
 
 
 def test_more_layers_with_a_smaller_error_on_too_few_splits_are_named_beside_the_advice():

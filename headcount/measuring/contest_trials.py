@@ -79,9 +79,7 @@ class Trials:
             predicted = fit_baseline(contestant, fold, letters, self.clock.look)
         if predicted is None:
             return {"contestant": contestant.name, "status": "left out"}  # pyright: ignore
-        split = self.splits[number]
         losses = losses_of(predicted.outer, fold.outer, fold.classes) / (len(fold.outer) * fold.constants[2])
-        inner = losses_of(predicted.inner, fold.inner, fold.classes) / (len(fold.inner) * fold.constants[1])
         level = float(losses.sum())
         short = predicted.outer if predicted.short is None else predicted.short
         row: dict[str, object] = {
@@ -97,10 +95,9 @@ class Trials:
             "nmse": level,
             "final_nmse": level,
             "train_nmse": searched.training if searched else level,
-            "inner": float(inner.sum()),
-            "inner_parts": split.in_blocks(inner, split.inner),
+            "inner": lost(predicted.inner, fold.inner, fold.classes) / fold.constants[1],
             "short": lost(short, fold.outer, fold.classes) / fold.constants[2],
-            "parts": split.in_blocks(losses, split.outer),
+            "parts": self.splits[number].in_blocks(losses),
             "steps": self.steps if contestant.heads else 0,
             "parameters": parameters,
             "status": "done",

@@ -13,7 +13,10 @@ from jaxtyping import Float, Int
 from headcount.measuring.splitting import FOLDS
 from headcount.results.study import Row
 
-__all__ = ["CONFIDENCE", "LEAST", "Compared", "SplitErrors", "compare", "mean_error", "paired_ratio", "split_errors"]
+__all__ = [
+    "CONFIDENCE", "LEAST", "Compared", "SplitErrors", "compare", "continued", "mean_error", "paired_ratio",
+    "split_errors",
+]  # fmt: skip
 
 CONFIDENCE = 0.9  # a twentieth on either side
 LEAST = 1e-12  # an error below this share of the constant's is exact but for rounding
@@ -25,8 +28,7 @@ Blocks = Mapping[int, Sequence[float]]  # by split: what each block of sequences
 class SplitErrors:
     """A contestant's errors by split: on the outer part, on the inner part, and on the outer one after a short search.
 
-    `parts` and `inner_parts` say what each block of sequences adds to the outer and the inner error: the same blocks in
-    every split.
+    `parts` says what each block of sequences adds to the outer error: the same blocks in every split.
     """
 
     name: str
@@ -38,7 +40,6 @@ class SplitErrors:
     inner: Mapping[int, float]
     short: Mapping[int, float]
     parts: Blocks = field(default_factory=dict)
-    inner_parts: Blocks = field(default_factory=dict)
 
     @property
     def blocks(self) -> Blocks:
@@ -53,17 +54,10 @@ class SplitErrors:
         """Its mean error on the inner parts of all splits that have this one's outer part."""
         return float(np.mean([inner for s, inner in self.inner.items() if (s - split) % FOLDS == 0]))
 
-    def told_apart(self, best: SplitErrors, split: int) -> bool:
-        """Whether those inner parts show it to be worse than another: by more than a standard error, between blocks."""
-        both = [s for s in self.inner_parts if s in best.inner_parts and (s - split) % FOLDS == 0]
-        if not both:
-            return True
-        worse = np.mean([np.subtract(self.inner_parts[s], best.inner_parts[s]) for s in both], axis=0)
-        there = np.any([self.inner_parts[s] for s in both] + [best.inner_parts[s] for s in both], axis=0)
-        worse, count = worse[there], int(there.sum())
-        if count < 2 or not np.isfinite(worse).all():
-            return True
-        return float(worse.sum()) > math.sqrt(count * float(worse.var(ddof=1)))
+    def further(self, splits: Iterable[int], times: int) -> float:
+        """What the mean would be if four times the steps, so many times, brought as much as the last four times did."""
+        some = list(splits)
+        return continued(self.mean(some), mean_error(self.short[s] for s in some), times)
 
 
 def split_errors(rows: Iterable[Row]) -> tuple[SplitErrors, ...]:
@@ -94,12 +88,11 @@ def _of_one(name: str, rows: list[Any]) -> SplitErrors:
     def by_split(column: str) -> dict[int, float]:
         return {row["seed"]: _level(row[column]) for row in rows}
 
-    def in_parts(column: str) -> Blocks:
-        return {row["seed"]: tuple(map(_level, row[column])) for row in rows if row.get(column)}
+    parts = {row["seed"]: tuple(map(_level, row["parts"])) for row in rows if row.get("parts")}
 
     return SplitErrors(
         name, first["heads"], first["depth"], first["attends"], first["standard"],
-        by_split("nmse"), by_split("inner"), by_split("short"), in_parts("parts"), in_parts("inner_parts"),
+        by_split("nmse"), by_split("inner"), by_split("short"), parts,
     )  # fmt: skip
 
 
@@ -114,6 +107,15 @@ def mean_error(errors: Iterable[float]) -> float:
     0.25
     """
     return float(np.mean([max(one, LEAST) for one in errors]))
+
+
+def continued(level: float, before: float, times: int) -> float:
+    """A level that falls so many times more as it fell from what was before.
+
+    >>> continued(0.2, 0.4, 2), continued(0.4, 0.2, 2)
+    (0.05, 0.4)
+    """
+    return level * min(1.0, level / before) ** times
 
 
 @dataclass(frozen=True)

@@ -35,9 +35,9 @@ class Split:
     words: str
     blocks: Int[np.ndarray, " samples"] = field(default_factory=lambda: np.zeros(0, dtype=int))
 
-    def in_blocks(self, losses: Float[np.ndarray, " part"], part: Int[np.ndarray, " part"]) -> list[float]:
-        """The sum of these over the sequences of a part in every block, to five digits."""
-        sums = np.bincount(self.blocks[part], weights=losses, minlength=int(self.blocks.max()) + 1)
+    def in_blocks(self, losses: Float[np.ndarray, " outer"]) -> list[float]:
+        """The sum of these over the outer sequences of every block, to five digits."""
+        sums = np.bincount(self.blocks[self.outer], weights=losses, minlength=int(self.blocks.max()) + 1)
         return [float(f"{one:.5g}") for one in sums]
 
 

@@ -27,7 +27,7 @@ from headcount.training.compile_caches import caches_below
 __all__ = ["LocalWorkers", "Lost", "ProcessPool", "Result", "Workers", "gpu_names"]
 
 PARTING = 30.0  # seconds that a worker has to keep the state of its job when the pool ends
-UNGUARDED = "a worker runs the script that asks for it: put what the script does behind `if __name__ == \"__main__\":`"
+UNGUARDED = 'a worker runs the script that asks for it: put what the script does behind `if __name__ == "__main__":`'
 
 JobT = TypeVar("JobT", bound=Hashable)
 DoneT = TypeVar("DoneT")

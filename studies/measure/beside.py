@@ -97,7 +97,7 @@ def with_comparisons(rows: Sequence[Row]) -> list[Row]:
 def _settled(row: Row, plain: Sequence[Row]) -> Row:
     if row["form"] == "plain":
         return row
-    without = {key: value for key, value in row.items() if key not in ("parts", "inner_parts")}
+    without = {key: value for key, value in row.items() if key != "parts"}
     said = beside(row, plain) if "parts" in row else None
     if said is None:
         return without

@@ -113,9 +113,6 @@ def asked(run: Run, one: BenchSet) -> Row:
             for s in measurement.scores
         },
         "parts": {s.name: {str(n): _shorts(s.blocks[n]) for n in sorted(s.outer)} for s in measurement.scores},
-        "inner_parts": {
-            s.name: {str(n): _shorts(s.inner_parts[n]) for n in sorted(s.outer)} for s in measurement.scores
-        },
         "attends": [s.name for s in measurement.scores if s.attends],
         "budget": run.budget,
         "wall_seconds": round(wall, 1),
