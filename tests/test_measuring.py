@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from headcount.cli import main
 from headcount.measuring import Measurement, StudyPlan, measure, sequences
 from headcount.measuring.answer import Conditions, answer
-from headcount.measuring.baselines import _logistic, _ridge, fit_baseline, lost
+from headcount.measuring.baselines import _logistic, _ridge, _rotated, fit_baseline, lost
 from headcount.measuring.clock import Clock, OutOfTime
 from headcount.measuring.contest import Contest
 from headcount.measuring.contest_trials import Trials
@@ -197,6 +197,16 @@ def test_a_linear_penalty_is_no_accident_of_a_small_inner_part():
         for one in (fold, replace(fold, exchangeable=False))
     )
     assert level < 0.25 < 2 < alone
+
+
+@pytest.mark.parametrize("fit", [_ridge, _logistic])
+def test_a_linear_model_is_the_same_along_the_span_of_its_rows(fit):
+    rng = np.random.default_rng(0)
+    parts = [rng.standard_normal((rows, 40)) for rows in (25, 7)]
+    y = np.eye(3)[rng.integers(3, size=25)]
+    training, new = _rotated(parts)
+    assert training.shape == (25, 25) and _rotated([parts[0].T])[0] is not None
+    np.testing.assert_allclose(fit(training, y, 1.0)(new), fit(parts[0], y, 1.0)(parts[1]), atol=1e-3)
 
 
 def test_order_is_seen_flattened_and_lost_pooled_and_letters_are_counted():
