@@ -318,9 +318,9 @@ def noisy(level, seed=0, noise=0.02):
 
 def test_attention_is_held_against_everybody_without_it_and_not_against_whom_inner_parts_prefer():
     """Zero heads stop by their inner parts and have the smaller error there; the linear model is the better one."""
-    zero = scores("zero heads", 0, noisy(0.18), inner=[0.09] * 10)
-    line = scores("linear, flattened", 0, noisy(0.11, 1), inner=[0.13] * 10)
-    head = scores("1 head", 1, noisy(0.15, 2), inner=[0.08] * 10)
+    zero = scores("zero heads", 0, noisy(0.18), inner=[0.09] * 10, short=noisy(0.18))
+    line = scores("linear, flattened", 0, noisy(0.11, 1), inner=[0.13] * 10, short=noisy(0.11, 1))
+    head = scores("1 head", 1, noisy(0.15, 2), inner=[0.08] * 10, short=noisy(0.15, 2))
     assert answer([zero, head]).verdict == "worth it"
     found = answer([zero, line, head])
     assert found.verdict == "not worth it" and found.compared[0].other == "linear, flattened"
@@ -340,8 +340,10 @@ def test_one_rival_that_cannot_be_told_from_attention_leaves_it_open_and_one_as_
 def test_more_steps_must_turn_everybody_who_decides_against_attention():
     late = scores("1 head", 1, noisy(0.3, 1), short=[0.6] * 10)
     exact, equal = scores("linear", 0, noisy(0.05)), scores("zero heads", 0, noisy(0.3, 2))
-    assert answer([equal, late]).missing == "steps"  # sixteen times the steps: a quarter of the error
-    assert answer([exact, equal, late]).verdict == "not worth it"
+    fewer, most = Conditions(steps=1500), Conditions(steps=6000)
+    assert answer([equal, late], fewer).missing == "steps"  # after four times the steps, half of the error
+    assert answer([exact, equal, late], fewer).verdict == "not worth it"
+    assert answer([equal, late], most).verdict == "not worth it"  # nobody is trained for longer
 
 
 def test_more_layers_with_a_smaller_error_on_too_few_splits_are_named_beside_the_advice():

@@ -168,7 +168,7 @@ def answer(scores: Sequence[SplitErrors], held: Conditions | None = None) -> Ans
     splits = tuple(s for s in judging if attention.on(s) and any(s in one.outer for one in without))
     if not splits:
         return _nobody(held)
-    both = TwoSides(attention, without, splits)
+    both = TwoSides(attention, without, splits, held.steps)
     word, reason, missing = _judged(both, held)
     counts = head_counts(scores, splits, held.tolerance, held.tested)
     heads, layers = advised(scores, splits, held.tolerance)

@@ -54,7 +54,7 @@ class SplitErrors:
         """Its mean error on the inner parts of all splits that have this one's outer part."""
         return float(np.mean([inner for s, inner in self.inner.items() if (s - split) % FOLDS == 0]))
 
-    def further(self, splits: Iterable[int], times: int) -> float:
+    def further(self, splits: Iterable[int], times: float) -> float:
         """What the mean would be if four times the steps, so many times, brought as much as the last four times did."""
         some = list(splits)
         return continued(self.mean(some), mean_error(self.short[s] for s in some), times)
@@ -109,7 +109,7 @@ def mean_error(errors: Iterable[float]) -> float:
     return float(np.mean([max(one, LEAST) for one in errors]))
 
 
-def continued(level: float, before: float, times: int) -> float:
+def continued(level: float, before: float, times: float) -> float:
     """A level that falls so many times more as it fell from what was before.
 
     >>> continued(0.2, 0.4, 2), continued(0.4, 0.2, 2)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 
 from headcount.measuring.head_counts import LEAD, within
 from headcount.measuring.paired_ratios import LEAST, Blocks, Compared, SplitErrors, compare, continued, mean_error
-from headcount.measuring.planning import FLOOR
+from headcount.measuring.planning import FLOOR, RUNGS, SHORT
 
 __all__ = ["GAIN", "Side", "TwoSides"]
 
@@ -47,7 +48,7 @@ class Side:
         """What each block of sequences adds to its outer errors."""
         return {split: _mean([one.blocks[split] for one in self.preferred(split)]) for split in splits}
 
-    def further(self, splits: Sequence[int], times: int) -> float:
+    def further(self, splits: Sequence[int], times: float) -> float:
         """What the mean would be after more steps, as of one contestant."""
         before = mean_error(sum(_mean([[one.short[s]] for one in self.preferred(s)])) for s in splits)
         return continued(self.level(splits), before, times)
@@ -80,6 +81,7 @@ class TwoSides:
     attention: Side
     without: tuple[SplitErrors, ...]
     splits: tuple[int, ...]
+    steps: int = 0
 
     @cached_property
     def versus(self) -> tuple[Compared, ...]:
@@ -131,13 +133,15 @@ class TwoSides:
 
     @property
     def may_turn(self) -> bool:
-        """Whether four times the steps turn a gain over, or sixteen times an absent one: attention may learn late."""
+        """Whether the longest training would turn a gain over, or bring an absent one: attention may learn late."""
         if self.better:
-            return any(attention >= without for attention, without in map(partial(self._further, times=1), self.versus))
-        deciding = [self._further(one, 2) for one in self.versus if self.as_good(one)]
+            return any(attention >= without for attention, without in map(self._further, self.versus))
+        deciding = [self._further(one) for one in self.versus if self.as_good(one)]
         return all(attention < (1 - GAIN) * without and without - attention > FLOOR for attention, without in deciding)
 
-    def _further(self, of: Compared, times: int) -> tuple[float, float]:
+    def _further(self, of: Compared) -> tuple[float, float]:
+        """Both after as many steps as a budget takes at most, if they fell on as in the last four-fold."""
+        times = max(0.0, math.log(RUNGS[-1] / (self.steps or RUNGS[0]), SHORT))
         both = self._both(of)
         return self.attention.further(both, times), self._one(of).further(both, times)
 

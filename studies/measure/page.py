@@ -72,19 +72,20 @@ enough within 5% (25% before). The interval of a ratio is that of its logarithm,
 sequences plus that between the five outer parts (the corrected t-test before, which keeps a quarter of the variance
 however many splits judge); it was chosen by the coverage of trained learners on other seeds than those below, not by
 what it says of any set. What more steps might overturn is read off outer errors (inner ones before, of a few dozen
-sequences). Inner parts also chose who stood for those without attention. Who stops by them has the smaller error there:
-on breast cancer zero heads (0.09 on inner parts, 0.18 on outer ones) hid a linear model (0.13 and 0.11), and
-"worth it" was said too often. Choosing by the other outer parts was tried and has the opposite bias: who is best on
-four of them is worse on the fifth. Now nobody is chosen there. Linear models chose their penalty on the inner part
-alone: breast cancer, separated by one of them, then had a linear error of 0.33 (2.2 in one split) where 0.12 is what
-everybody gets.
+sequences), and asked of 6,000 steps, the most that a budget takes (of four times the steps, or sixteen times, before:
+zero heads would then catch up on digits after 12,000). Inner parts also chose who stood for those without attention.
+Who stops by them has the smaller error there: on breast cancer zero heads (0.09 on inner parts, 0.18 on outer ones) hid
+a linear model (0.13 and 0.11), and "worth it" was said too often. Choosing by the other outer parts was tried and has
+the opposite bias: who is best on four of them is worse on the fifth. Now nobody is chosen there. Linear models chose
+their penalty on the inner part alone: breast cancer, separated by one of them, then had a linear error of 0.33 (2.2 in
+one split) where 0.12 is what everybody gets.
 
 """
 REAL_RULES = f"""Asked after rules had been changed by looking at these very sets (above), and judged by rules of
 which two were changed while rows came in: everybody without attention one by one, and the three words for advice (the
-best block was first chosen by half of the splits). So this table does not test them. A set has at most 64 tokens (longer series are cut into
-patches) and about 1,200 training sequences. Ours is asked for {REAL_SECONDS:g} seconds of two cores, and where
-nothing can be said then for {LONGER:g}, or half of that with four cores. The plain encoder (`plain.py`: torch alone,
+best block was first chosen by half of the splits). So this table does not test them. A set has at most 64 tokens
+(longer series are cut into patches) and about 1,200 training sequences. Ours is asked for {REAL_SECONDS:g} seconds of
+two cores, or for {LONGER:g}, or half of that with four cores. The plain encoder (`plain.py`: torch alone,
 `nn.TransformerEncoderLayer`, the same widths, search, inner parts and stopping rule; 1,500 steps, ten splits, 1, 2, 4
 and 8 heads in one and two layers, then 3 and 6 to judge advice by) is trained on the same splits.
 
