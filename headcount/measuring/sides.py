@@ -59,9 +59,9 @@ class Side:
         return max(sorted(set(names)), key=names.count)
 
     def said(self, splits: Sequence[int]) -> str:
-        """Who, and how well."""
-        alone = all(len(self.preferred(split)) == 1 for split in splits)
-        return f"{self.usual(splits)}{'' if alone else ' or alike'} {self.level(splits):.3g}"
+        """How well, and who."""
+        names = {one.name for split in splits for one in self.preferred(split)}
+        return f"{self.level(splits):.3g} with attention ({self.usual(splits)}{' or alike' if len(names) > 1 else ''})"
 
 
 def _mean(parts: Sequence[Sequence[float]]) -> list[float]:
@@ -86,8 +86,8 @@ class TwoSides:
     @cached_property
     def versus(self) -> tuple[Compared, ...]:
         """The error with attention over that of everybody without it, on the splits that both have."""
-        blocks, name = self.attention.blocks(self.splits), self.attention.usual(self.splits)
-        return tuple(compare(blocks, one.blocks, (name, one.name)) for one in self.without)
+        blocks = self.attention.blocks(self.splits)
+        return tuple(compare(blocks, one.blocks, ("attention", one.name)) for one in self.without)
 
     @property
     def worth(self) -> Compared:

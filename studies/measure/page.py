@@ -214,8 +214,8 @@ def _tally(compared: Sequence[Beside], rows: Sequence[Row]) -> Iterable[str]:
     yield f"Ours beside plain at the same blocks, of {counted(len(compared), 'set')}: {counts}. Of {len(places)} blocks"
     yield f"advised {places.count('near')} are near the least error of the plain table, {places.count('open')} open and"
     yield f"{len(out)} out{' (' + ', '.join(out) + ')' if out else ''}. *Cannot say yet* on {unsure} of {len(rows)}."
-    yield f"*Not worth it* where the plain encoder beats every baseline: {', '.join(wrong) or 'never'}"
-    yield f"{'; by less than what counts: ' + ', '.join(little) if little else ''}.\n"
+    less = f"; by less than what counts: {', '.join(little)}" if little else ""
+    yield f"*Not worth it* where the plain encoder beats every baseline: {', '.join(wrong) or 'never'}{less}.\n"
 
 
 def _plain_tables(plain: Mapping[str, Sequence[Row]]) -> Iterable[str]:

@@ -144,7 +144,7 @@ def _short(value: float) -> float | None:
 
 
 def _shorts(values: Iterable[float]) -> list[float | None]:
-    return [None if (one := _short(value)) is None else float(f"{one:.4g}") for value in values]
+    return [None if (one := _short(value)) is None else float(f"{one:.3g}") for value in values]
 
 
 def plain_rows(run: Run, one: BenchSet, kept: Iterable[Row], how: PlainWay) -> Iterator[Row]:
