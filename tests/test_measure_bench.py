@@ -2,12 +2,13 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from studies.measure.bench import runs_of
+from studies.measure.bench import LOOK_UPS, runs_of
 from studies.measure.beside import beside, with_comparisons
 from studies.measure.coverage import KEPT as KEPT_COVERAGE
 from studies.measure.coverage import Design, covered, designs
@@ -32,16 +33,17 @@ def fold(rows, seed=0):
 
 def test_networks_trained_side_by_side_are_those_of_a_loop():
     folds = [fold(60), fold(80, seed=1)]
-    runs = [(number, PlainSetting(lr, 0.0, 0.1)) for number in (0, 1) for lr in (1e-3, 4e-3)]
-    together = train_plain(SIZES, folds, runs, 30)
-    alone = [train_plain(SIZES, folds, [run], 30)[0] for run in runs]
-    for one, other in zip(together, alone, strict=True):
+    shapes = SIZES, replace(SIZES, heads=1, layers=2)
+    runs = [(shape, n, PlainSetting(lr, 0.0, 0.1)) for shape in shapes for n in (0, 1) for lr in (1e-3, 4e-3)]
+    together = train_plain(folds, runs, 30)
+    for run in runs:
+        one, other = together[run], train_plain(folds, [run], 30)[run]
         assert one[:2] == pytest.approx(other[:2], rel=1e-4) and one[2] == pytest.approx(other[2], rel=1e-4)
 
 
 def test_a_plain_step_is_that_of_torch():
     one = fold(32)
-    found = train_plain(SIZES, [one], [(0, PlainSetting(1e-2, 0.0, 0.1))], 1)[0]
+    (found,) = train_plain([one], [(SIZES, 0, PlainSetting(1e-2, 0.0, 0.1))], 1).values()
     torch.manual_seed(0)
     net = PlainEncoder(SIZES, 0.0)
     optimiser = torch.optim.AdamW(net.parameters(), 0.0, weight_decay=0.1)
@@ -54,7 +56,7 @@ def test_a_plain_step_is_that_of_torch():
 
 def test_three_plain_steps_are_those_of_torch():
     one, steps = fold(32), 3
-    found = train_plain(SIZES, [one], [(0, PlainSetting(1e-2, 0.0, 0.1))], steps)[0]
+    (found,) = train_plain([one], [(SIZES, 0, PlainSetting(1e-2, 0.0, 0.1))], steps).values()
     torch.manual_seed(0)
     net = PlainEncoder(SIZES, 0.0)
     optimiser = torch.optim.AdamW(net.parameters(), 1e-2, weight_decay=0.1)
@@ -71,7 +73,7 @@ def test_three_plain_steps_are_those_of_torch():
 
 
 def test_the_search_keeps_what_the_inner_part_prefers():
-    levels = search_plain(SIZES, [fold(60), fold(60, seed=1)], 20)
+    (levels,) = search_plain([SIZES], [fold(60), fold(60, seed=1)], 20)
     assert len(levels) == 2 and all(0 < inner < 3 and 0 < outer < 3 for inner, outer, _ in levels)
     assert all(sum(parts) == pytest.approx(outer) for _, outer, parts in levels)
 
@@ -92,23 +94,63 @@ def plain(heads, level):
 def test_ours_is_judged_by_what_the_inner_part_prefers(level, standing):
     found = beside(row(), [plain(1, 2 * level), plain(2, level)])
     assert found.standing == standing and found.ours == pytest.approx(0.2, rel=0.05)
-    assert found.advised == pytest.approx(1.0) and not found.overlooked
-    assert beside(row(heads=1), [plain(1, 2 * level), plain(2, level)]).advised == pytest.approx(2.0)
-    assert beside(row(heads=3), [plain(1, level)]).advised is None
+    assert found.advice.ratio == pytest.approx(1.0) and not found.overlooked
+    assert beside(row(heads=1), [plain(1, 2 * level), plain(2, level)]).advice.ratio == pytest.approx(2.0)
+    assert beside(row(heads=3), [plain(1, level)]).advice is None
+
+
+def test_networks_are_compared_at_the_same_blocks():
+    """Two heads are preferred on our side, one on the other: at the same blocks ours has three quarters."""
+    theirs = [plain(1, 0.22 / 0.75), plain(2, 0.2 / 0.75)]
+    for one in theirs:
+        one["by_split"] = {n: [pair[0], pair[1] * one["heads"]] for n, pair in one["by_split"].items()}
+    found = beside(row(), theirs)
+    assert found.alike.ratio == pytest.approx(0.75, rel=0.01) and found.standing == "no worse"
+    assert found.versus.ratio == pytest.approx(0.2 / 0.22 * 0.75, rel=0.01)
+
+
+def table(*errors):
+    """A plain table of one layer: for each count of heads the error on the first five splits and on the next."""
+    rows = [plain(heads, 0.0) for heads in range(1, len(errors) + 1)]
+    for one, (first, again) in zip(rows, errors, strict=True):
+        one["by_split"] = {str(n): [first if n < 5 else again, 0.1] for n in range(10)}
+    return rows
+
+
+def test_advice_is_near_the_least_of_the_table_or_open_or_shown_to_be_out():
+    best = beside(row(heads=1), table((0.20, 0.20), (0.21, 0.21)))
+    assert best.advised == "near" and best.advice.ratio == pytest.approx(1.0)
+    shown = beside(row(heads=1), table((0.20, 0.20), (0.18, 0.18)))
+    assert shown.advised == "out" and shown.advice.ratio == pytest.approx(0.2 / 0.18)
+    rows = table((0.20, 0.20), (0.18, 0.18))
+    rows[1]["by_split"] = {n: [e * (0.5 + int(n) % 5 / 4), i] for n, (e, i) in rows[1]["by_split"].items()}
+    assert beside(row(heads=1), rows).advised == "open"
+    tiny = beside(row(heads=1), table((0.004, 0.004), (0.001, 0.001)))
+    assert tiny.advised == "near" and tiny.advice.ratio == pytest.approx(4.0)  # 0.003 of the constant's: nothing
+    assert beside(row(heads=3), table((0.2, 0.2))).advised == ""
 
 
 def test_a_false_not_worth_it_is_seen():
     assert beside(row(verdict="not worth it"), [plain(1, 0.2)]).overlooked
     assert not beside(row(verdict="not worth it"), [plain(1, 0.5)]).overlooked
+    levels = {"zero heads": 0.004, "1 head": 0.001}
+    by_split = {name: {str(n): [e * (1 + n / 100), e] for n in range(4)} for name, e in levels.items()}
+    small = row(verdict="not worth it", levels=levels, by_split=by_split, attends=["1 head"])
+    assert beside(small, [plain(1, 0.001)]).beaten and not beside(small, [plain(1, 0.001)]).overlooked
     assert beside(row(), []) is None
 
 
-def test_runs_are_made_once_and_undecided_sets_again():
+def test_runs_are_made_once_and_undecided_sets_asked_for_longer():
     first = runs_of([])
-    assert {run.set for run in first if run.kind == "plain"} == {one.name for one in REAL}
+    assert {run.set for run in first if run.kind == "plain"} == {one.name for one in REAL} | set(LOOK_UPS)
     assert {run.set for run in first if run.kind == "busy"} == {one.name for one in PLANTED}
-    more = set(runs_of([row(verdict="cannot say yet")])) - set(first)
-    assert [(run.set, run.budget) for run in more] == [("wine", 270.0)] and [run.workers for run in more] == [4]
+    undecided = row(verdict="cannot say yet")
+    longer = [set(runs_of([undecided], cores=cores)) - set(first) for cores in (2, 8)]
+    assert [[(r.set, r.budget, r.workers) for r in some] for some in longer] == [
+        [("wine", 600.0, 2)], [("wine", 300.0, 4)]
+    ]  # fmt: skip
+    done = [undecided, row(form="600 s")]
+    assert set(runs_of([row()])) == set(runs_of(done)) == set(runs_of(done, cores=8)) == set(first)
     run = Run("wine", "plain", heads=(1, 2))
     assert run.missing([plain(1, 0.3)]) == [(1, 2), (2, 1), (2, 2)]
     assert Run("wine", budget=270.0).missing([row()]) == []
@@ -137,11 +179,11 @@ def test_the_interval_holds_as_often_as_its_page_says():
     assert [(r["sequences"], r["splits"], r["classes"]) for r in kept] == [
         (d.sequences, d.splits, d.classes) for d in designs()
     ]
-    shares = [row["blocks and splits"][of] for row in kept for of in ("of new data", "of these networks")]
+    shares = [row["blocks and folds"][of] for row in kept for of in ("of new data", "of these networks")]
     assert min(shares) >= 0.8 and sum(shares) / len(shares) >= 0.9
-    assert all(r["blocks and splits"]["half width"] < r["corrected t-test"]["half width"] for r in kept)
+    assert all(r["blocks and folds"]["half width"] < r["corrected t-test"]["half width"] for r in kept)
     small = covered(Design(60, 5, False), studies=6)
-    assert small == covered(Design(60, 5, False), studies=6) and 0 < small["blocks and splits"]["half width"] < 1
+    assert small == covered(Design(60, 5, False), studies=6) and 0 < small["blocks and folds"]["half width"] < 1
 
 
 def test_comparisons_stay_when_parts_go():
@@ -149,6 +191,6 @@ def test_comparisons_stay_when_parts_go():
     theirs = plain(2, 0.21)
     rows += [theirs | {"parts": {s: [e[0] / 2] * 2 for s, e in theirs["by_split"].items()}}]
     kept = with_comparisons(rows)
-    assert all("parts" not in one for one in kept)
+    assert "parts" not in kept[0] and kept[1] == rows[1]
     before, after = beside(rows[0], rows[1:]), beside(kept[0], kept[1:])
-    assert before.versus == after.versus and before.baselines == after.baselines and before.ours == after.ours
+    assert before.versus == after.versus and before.baselines == after.baselines and before.advice == after.advice

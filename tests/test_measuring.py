@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from headcount.cli import main
 from headcount.measuring import Measurement, StudyPlan, measure, sequences
 from headcount.measuring.answer import Conditions, answer
-from headcount.measuring.baselines import _logistic, _ridge, fit_baseline, lost
+from headcount.measuring.baselines import _logistic, _ridge, _rotated, fit_baseline, lost
 from headcount.measuring.clock import Clock, OutOfTime
 from headcount.measuring.contest import Contest
 from headcount.measuring.contest_trials import Trials
@@ -37,6 +37,7 @@ from headcount.measuring.paired_ratios import SplitErrors, compare, paired_ratio
 from headcount.measuring.planning import DataSizes, Fitting, seconds, steps_within
 from headcount.measuring.preparing import prepare
 from headcount.measuring.searching import fit_network
+from headcount.measuring.sides import Side
 from headcount.measuring.splitting import outer_splits
 from headcount.measuring.zero_heads import MeanNetworks, MeanSizes, fit_zero_heads
 from headcount.results import Study
@@ -80,6 +81,19 @@ def test_no_sequence_and_no_group_is_on_two_sides(seed, samples, kinds, grouped)
     assert len(set(outer)) == len(outer)
 
 
+def test_an_outer_part_comes_back_with_other_inner_parts_and_as_many_of_each_class():
+    x = np.random.default_rng(0).standard_normal((200, 4, 1))
+    splits = outer_splits(sequences(x, np.arange(200) % 10 == 0), 20)
+    for first, *again in (splits[fold::5] for fold in range(5)):
+        seen = [*first.outer, *first.inner]
+        for part in again:
+            assert (part.outer == first.outer).all() and not set(part.inner) & set(seen)
+            assert sorted([*part.training, *part.inner]) == sorted([*first.training, *first.inner])
+            assert (part.inner % 10 == 0).sum() == 4
+            seen += [*part.inner]
+        assert len(seen) == 200  # four quarters of what is not outer
+
+
 def test_windows_are_split_in_time_and_share_no_value():
     series = np.arange(300.0)
     x = np.lib.stride_tricks.sliding_window_view(series, 10)[:-3]
@@ -121,11 +135,11 @@ def test_a_wide_table_has_units_for_every_place():
 def test_even_weights_stay_even_in_training():
     found = data()
     fold = prepare(found, outer_splits(found, 1)[0])
-    net = fit_network(FIRST_FED, fold, Fitting(TINY, 60)).net
+    net = fit_network(FIRST_FED, fold, Fitting(TINY, 60))[1].net
     read = net.get_parameter("layer0.read.weight").detach()
     assert float(read[:16].abs().max()) == 0.0 < float(read[16:].abs().max())
     assert float(net.get_parameter("layer1.read.weight").detach()[:16].abs().min()) > 0.0
-    look = fit_network(network(1), fold, Fitting(TINY, 60)).net.get_parameter("layer0.read.weight")
+    look = fit_network(network(1), fold, Fitting(TINY, 60))[1].net.get_parameter("layer0.read.weight")
     assert float(look[:16].detach().abs().min()) > 0.0
 
 
@@ -172,6 +186,29 @@ def test_logistic_regression_is_where_its_gradient_vanishes():
     np.testing.assert_allclose(x.T @ (shares - y) + weights, 0, atol=1e-2)
 
 
+def test_a_linear_penalty_is_no_accident_of_a_small_inner_part():
+    """An inner part that a linear model separates asks for no penalty: on one of these splits that loses 2.2."""
+    bunch = pytest.importorskip("sklearn.datasets").load_breast_cancer()
+    found = sequences(bunch.data[:, :, None], bunch.target, wide=True)
+    split = outer_splits(found, 8)[7]
+    fold = prepare(found, split)
+    level, alone = (
+        lost(fit_baseline(FLATTENED, one).outer, fold.outer, True) / fold.constants[2]
+        for one in (fold, replace(fold, exchangeable=False))
+    )
+    assert level < 0.25 < 2 < alone
+
+
+@pytest.mark.parametrize("fit", [_ridge, _logistic])
+def test_a_linear_model_is_the_same_along_the_span_of_its_rows(fit):
+    rng = np.random.default_rng(0)
+    parts = [rng.standard_normal((rows, 40)) for rows in (25, 7)]
+    y = np.eye(3)[rng.integers(3, size=25)]
+    training, new = _rotated(parts)
+    assert training.shape == (25, 25) and _rotated([parts[0].T])[0] is not None
+    np.testing.assert_allclose(fit(training, y, 1.0)(new), fit(parts[0], y, 1.0)(parts[1]), atol=1e-3)
+
+
 def test_order_is_seen_flattened_and_lost_pooled_and_letters_are_counted():
     x = np.random.default_rng(0).standard_normal((400, 4, 1))
     found = sequences(x, x[:, 0, 0] - x[:, 3, 0])
@@ -187,40 +224,44 @@ def test_order_is_seen_flattened_and_lost_pooled_and_letters_are_counted():
 def test_the_interval_adds_what_sequences_and_what_trainings_do():
     rng = np.random.default_rng(0)
     one, other = rng.uniform(0.5, 1.0, (5, 8)), rng.uniform(0.8, 1.3, (5, 8))
-    ratio, low, high = paired_ratio(one, other)
+    five = np.arange(5)
+    ratio, low, high = paired_ratio(one, other, five)
     moved = one / one.sum() - other / other.sum()
     splits, blocks = 5 / 4 * (moved.sum(axis=1) ** 2).sum(), 8 / 7 * (moved.sum(axis=0) ** 2).sum()
     freedom = (splits + blocks) ** 2 / (splits**2 / 4 + blocks**2 / 7)
     reach = scipy.stats.t.ppf(0.95, freedom) * math.sqrt(splits + blocks)
     expected = one.sum() / other.sum()
     assert (ratio, low, high) == pytest.approx((expected, expected * math.exp(-reach), expected * math.exp(reach)))
-    assert paired_ratio(3 * one, 3 * other) == pytest.approx((ratio, low, high))
-    assert paired_ratio(other, one) == pytest.approx((1 / ratio, 1 / high, 1 / low))
-    few = paired_ratio(np.tile(one[:, :3], (4, 1)), np.tile(other[:, :3], (4, 1)))
-    moved = np.tile(one[:, :3] / one[:, :3].sum() - other[:, :3] / other[:, :3].sum(), (4, 1)) / 4
-    splits, blocks = 20 / 19 * (moved.sum(axis=1) ** 2).sum(), 3 / 2 * (moved.sum(axis=0) ** 2).sum()
-    freedom = (splits + blocks) ** 2 / (splits**2 / 19 + blocks**2 / 2)
+    assert paired_ratio(3 * one, 3 * other, five) == pytest.approx((ratio, low, high))
+    assert paired_ratio(other, one, five) == pytest.approx((1 / ratio, 1 / high, 1 / low))
+    few = paired_ratio(np.tile(one[:, :3], (4, 1)), np.tile(other[:, :3], (4, 1)), np.tile(five, 4))
+    moved = one[:, :3] / one[:, :3].sum() - other[:, :3] / other[:, :3].sum()
+    folds, blocks = 5 / 4 * (moved.sum(axis=1) ** 2).sum(), 3 / 2 * (moved.sum(axis=0) ** 2).sum()
+    freedom = (folds + blocks) ** 2 / (folds**2 / 4 + blocks**2 / 2)
     assert math.log(few[2] / few[0]) == pytest.approx(
-        scipy.stats.t.ppf(0.95, freedom) * math.sqrt(splits + blocks)
-    )  # three speakers on twenty splits are three
+        scipy.stats.t.ppf(0.95, freedom) * math.sqrt(folds + blocks)
+    )  # three speakers on twenty splits are three, and four networks of a fold one
     empty = np.zeros((5, 3))
-    assert paired_ratio(np.hstack([one, empty]), np.hstack([other, empty])) == pytest.approx((ratio, low, high))
+    assert paired_ratio(np.hstack([one, empty]), np.hstack([other, empty]), five) == pytest.approx((ratio, low, high))
 
 
-def test_more_rounds_of_the_same_sequences_tell_less_than_more_sequences():
-    """Ten splits that repeat five are no ten: the variance between blocks stays, that between splits is halved."""
+def test_networks_of_one_fold_tell_of_trainings_and_not_of_sequences_or_choices():
+    """Ten splits that repeat five tell what five do; what chance does in a training is averaged out by a second one."""
     rng = np.random.default_rng(1)
     one, other = rng.uniform(0.5, 1.0, (5, 8)), rng.uniform(0.8, 1.3, (5, 8))
-    once, twice = (paired_ratio(np.tile(one, (n, 1)), np.tile(other, (n, 1))) for n in (1, 2))
-    narrower = math.log(twice[2] / twice[0]) / math.log(once[2] / once[0])
-    assert twice[0] == pytest.approx(once[0]) and 0.6 < narrower < 0.95
+    once, twice = (paired_ratio(np.tile(one, (n, 1)), np.tile(other, (n, 1)), np.tile(np.arange(5), n)) for n in (1, 2))
+    assert twice == pytest.approx(once)
+    chance = rng.normal(0, 0.3, (5, 8))
+    apart = paired_ratio(np.vstack([other + chance, other - chance]), np.tile(other, (2, 1)), np.tile(np.arange(5), 2))
+    assert apart == pytest.approx((1.0, 1.0, 1.0))
 
 
 def test_a_split_that_goes_wrong_by_a_factor_of_a_hundred_shows_nothing_worse():
     usual = np.array([0.2, 0.21, 0.19, 0.2, 0.21, 0.2, 0.19, 0.2])[:, None]
     wrong = usual.copy()
     wrong[0] = 2.0
-    assert paired_ratio(wrong, usual)[1] < 1 and paired_ratio(0.25 * usual, 4 * wrong)[2] < 0.4
+    folds = np.arange(8) % 5
+    assert paired_ratio(wrong, usual, folds)[1] < 1 and paired_ratio(0.25 * usual, 4 * wrong, folds)[2] < 0.4
     assert compare({0: [1.0]}, {1: [1.0]}, ("a", "b")).splits == 0
     assert compare({0: [1.0], 1: [math.inf]}, {0: [1.0], 1: [1.0]}, ("a", "b")).high == math.inf
 
@@ -242,6 +283,26 @@ def test_blocks_hold_whole_groups_copies_and_times():
     assert sum(parts[0].in_blocks(losses)) == pytest.approx(losses.sum(), rel=1e-4)
 
 
+def test_one_contestant_stands_for_a_side_wherever_the_outer_part_is_the_same():
+    """Inner parts of one outer part choose together; what another outer part's inner parts say does not count."""
+    outer = dict.fromkeys(range(10), 0.5)
+    steady = SplitErrors("a", 1, 1, True, True, outer, dict.fromkeys(range(10), 0.3), outer)
+    lucky = SplitErrors("b", 1, 1, True, True, outer, dict.fromkeys(range(10), 0.2) | {7: 0.9}, outer)
+    side = Side((steady, lucky))
+    assert [side.preferred(split)[0].name for split in range(10)] == ["b", "b", "a", "b", "b"] * 2
+
+
+def test_whom_inner_parts_do_not_tell_apart_stand_for_a_side_together():
+    def one(name, outer, inner):
+        return SplitErrors(name, 1, 1, True, True, {0: outer}, {0: inner}, {0: outer})
+
+    three = (one("a", 0.2, 0.30), one("b", 0.4, 0.31), one("c", 9.0, 0.32))  # 5% of the best: 0.315
+    assert [each.name for each in Side(three).preferred(0)] == ["a", "b"]
+    assert Side(three).level([0]) == pytest.approx(0.3)
+    exact = one("a", 0.2, 0.0), one("b", 0.4, 0.004), one("c", 9.0, 0.006)  # 0.005 of the constant's error
+    assert Side(exact).level([0]) == pytest.approx(0.3)
+
+
 def scores(name, heads, outer, inner=None, short=None, depth=1):
     by = dict(enumerate(outer))
     inner = dict(enumerate(inner)) if inner is not None else by
@@ -249,6 +310,40 @@ def scores(name, heads, outer, inner=None, short=None, depth=1):
     return SplitErrors(
         name, heads, depth, heads > 0, heads > 0, by, inner, inner if short is None else dict(enumerate(short))
     )
+
+
+def noisy(level, seed=0, noise=0.02):
+    return (level * np.exp(np.random.default_rng(seed).normal(0, noise, 10))).tolist()
+
+
+def test_attention_is_held_against_everybody_without_it_and_not_against_whom_inner_parts_prefer():
+    """Zero heads stop by their inner parts and have the smaller error there; the linear model is the better one."""
+    zero = scores("zero heads", 0, noisy(0.18), inner=[0.09] * 10, short=noisy(0.18))
+    line = scores("linear, flattened", 0, noisy(0.11, 1), inner=[0.13] * 10, short=noisy(0.11, 1))
+    head = scores("1 head", 1, noisy(0.15, 2), inner=[0.08] * 10, short=noisy(0.15, 2))
+    assert answer([zero, head]).verdict == "worth it"
+    found = answer([zero, line, head])
+    assert found.verdict == "not worth it" and found.compared[0].other == "linear, flattened"
+    assert {one.other for one in found.compared} == {"linear, flattened", "zero heads"}
+    better = answer([zero, line, scores("1 head", 1, noisy(0.08, 2))])
+    assert better.verdict == "worth it" and better.compared[0].other == "linear, flattened"
+
+
+def test_one_rival_that_cannot_be_told_from_attention_leaves_it_open_and_one_as_good_decides():
+    zero, head = scores("zero heads", 0, noisy(0.4)), scores("1 head", 1, noisy(0.2, 1))
+    unsteady = scores("boosting", 0, noisy(0.24, 2, noise=1.0))
+    assert answer([zero, unsteady, head]).verdict == "cannot say yet"
+    equal = scores("linear", 0, noisy(0.2, 3))
+    assert answer([zero, unsteady, equal, head]).verdict == "not worth it"
+
+
+def test_more_steps_must_turn_everybody_who_decides_against_attention():
+    late = scores("1 head", 1, noisy(0.3, 1), short=[0.6] * 10)
+    exact, equal = scores("linear", 0, noisy(0.05)), scores("zero heads", 0, noisy(0.3, 2))
+    fewer, most = Conditions(steps=1500), Conditions(steps=6000)
+    assert answer([equal, late], fewer).missing == "steps"  # after four times the steps, half of the error
+    assert answer([exact, equal, late], fewer).verdict == "not worth it"
+    assert answer([equal, late], most).verdict == "not worth it"  # nobody is trained for longer
 
 
 def test_more_layers_with_a_smaller_error_on_too_few_splits_are_named_beside_the_advice():

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from headcount.measuring.head_counts import HeadCount, advised, deeper_words, head_counts, within
-from headcount.measuring.paired_ratios import CONFIDENCE, Compared, SplitErrors, compare
+from headcount.measuring.paired_ratios import CONFIDENCE, Compared, SplitErrors
 from headcount.measuring.planning import FLOOR
 from headcount.measuring.sides import Side, TwoSides
 from headcount.numerals import counted
@@ -148,8 +148,9 @@ class Conditions:
 def answer(scores: Sequence[SplitErrors], held: Conditions | None = None) -> Answer:
     """Judge attention against everything without it on the complete splits; then count heads.
 
-    Each side is a rule: in every split the contestant with the smallest inner error stands for it, and its outer error
-    counts, so that no choice is made by what is judged.
+    Attention is a rule: for every outer part those stand for it whose mean error on its inner parts is within the
+    tolerance of the smallest, and the mean of their outer errors counts, so that no choice is made by what is judged.
+    It is compared with everybody else one by one.
 
     >>> def made(name, heads, *outer):
     ...     by = dict(enumerate(outer))
@@ -161,14 +162,13 @@ def answer(scores: Sequence[SplitErrors], held: Conditions | None = None) -> Ans
     'splits'
     """
     held = held or Conditions()
-    without, attention = (Side(tuple(one for one in scores if one.attends == which)) for which in (False, True))
+    attention = Side(tuple(one for one in scores if one.attends))
     judging = sorted({s for one in scores for s in one.outer} if held.complete is None else held.complete)
-    splits = tuple(s for s in judging if without.on(s) and attention.on(s))
+    without = tuple(one for one in scores if not one.attends and set(one.outer) & set(judging))
+    splits = tuple(s for s in judging if attention.on(s) and any(s in one.outer for one in without))
     if not splits:
         return _nobody(held)
-    names = attention.usual(splits), without.usual(splits)
-    worth = compare(attention.blocks(splits), without.blocks(splits), names)
-    both = TwoSides(attention, without, splits, worth)
+    both = TwoSides(attention, without, splits, held.steps)
     word, reason, missing = _judged(both, held)
     counts = head_counts(scores, splits, held.tolerance, held.tested)
     heads, layers = advised(scores, splits, held.tolerance)
@@ -177,8 +177,10 @@ def answer(scores: Sequence[SplitErrors], held: Conditions | None = None) -> Ans
     if word is Predicate.WORTH_IT:
         missing = missing or _open(at_depth, deeper, len(splits), held)
     fewer = tuple(one.fewer for one in counts if one.fewer is not None)
+    others = tuple(one for one in both.versus if one is not both.worth)
+    compared = both.worth, *others, *fewer
     return Answer(
-        _claimed(both, word, reason), heads, layers, (worth, *fewer), missing, _needed(missing, at_depth, held), counts,
+        _claimed(both, word, reason), heads, layers, compared, missing, _needed(missing, at_depth, held), counts,
         held.tolerance, held.entering, _prepared(scores), deeper,
     )  # fmt: skip
 
@@ -232,8 +234,7 @@ def _judged(both: TwoSides, conditions: Conditions) -> tuple[Predicate, str, Mis
     if count < 2:
         return Predicate.CANNOT_SAY, f"{both.levels}, but one split tells nothing about chance", "splits"
     if not both.learned:
-        best = min(side.level(both.splits) for side in (both.attention, both.without))
-        nothing = f"nobody predicts better than a constant, the best has {best:.3g} of its error"
+        nothing = f"nobody predicts better than a constant, the best has {both.least:.3g} of its error"
         return Predicate.NOT_WORTH_IT, nothing, ""
     if (both.better or both.no_better) and both.may_turn:
         return Predicate.CANNOT_SAY, f"{both.levels}, but more steps might overturn that", "steps"
@@ -241,7 +242,7 @@ def _judged(both: TwoSides, conditions: Conditions) -> tuple[Predicate, str, Mis
         return Predicate.WORTH_IT, f"{1 - worth.ratio:.0%} below what needs none, {both.levels}", ""
     if both.no_better:
         left = f", a gain of more than {_up(1 - worth.low)} is excluded" if worth.low < 1 else ""
-        left = f", at most {FLOOR} of the constant's error is left to gain" if both.little and left else left
+        left = f", at most {FLOOR} of the constant's error is left to gain" if both.little(worth) and left else left
         return Predicate.NOT_WORTH_IT, f"{both.levels}{left}", ""
     between = f"{both.levels}, a ratio of [{worth.low:.2g}, {worth.high:.2g}] by {counted(count, 'split')}"
     return Predicate.CANNOT_SAY, between, "splits" if count < conditions.most_splits else "sequences"

@@ -17,7 +17,8 @@ from headcount.training.given import Part
 
 __all__ = ["Predicted", "fit_baseline", "losses_of", "lost"]
 
-PENALTIES = (1e-4, 1e-2, 1.0, 100.0)  # of the squared weights, per sample; the best on the inner part
+PENALTIES = (1e-4, 1e-2, 1.0, 100.0)  # of the squared weights, per sample
+FEW_INNER, QUARTERS = 200, 4  # sequences of an inner part below which quarters of the training part choose as well
 WIDEST = 4000  # features of a linear model; wider ones are not fitted
 MOST_BOOSTED = 2000  # features of trees; with more than
 WIDE_BOOSTED = 600  # of them, the larger rate alone
@@ -25,18 +26,19 @@ TREES = 120  # at most; as many as are best on the inner part
 BOOSTING_RATES = (0.1, 0.3)
 
 Model = Callable[[Float[np.ndarray, "samples features"]], Float[np.ndarray, "samples outputs"]]
+Fit = Callable[[np.ndarray, np.ndarray, float], Model]
 
 
 @dataclass(frozen=True, eq=False)
 class Predicted:
-    """The outer part as somebody predicts it (targets as trained, or logits), and the loss on the inner part.
+    """The outer and the inner part as somebody predicts them (targets as trained, or logits).
 
-    `short` is the same prediction where the search ended, before the finals: how much more steps have brought.
+    `short` is the outer one where the search ended, before the finals: how much more steps have brought.
     """
 
-    outer: Float[np.ndarray, "samples outputs"]
-    inner: float
-    short: Float[np.ndarray, "samples outputs"] | None = None
+    outer: Float[np.ndarray, "outer outputs"]
+    inner: Float[np.ndarray, "inner outputs"]
+    short: Float[np.ndarray, "outer outputs"] | None = None
 
 
 def fit_baseline(
@@ -50,19 +52,47 @@ def fit_baseline(
         return _fixed(fold, constant[None])
     if contestant == LAST_VALUE:
         assert fold.last is not None
-        inner = lost(fold.last[0], fold.inner, classes=False)
-        return Predicted(fold.last[1], inner)
+        return Predicted(fold.last[1], fold.last[0])
     if contestant == BOOSTING:
         return _boosted(fold, letters, look)
     features = _pooled if contestant == POOLED else _flat
     if features(fold.training, letters).shape[1] > WIDEST:
         return None
-    three = [features(part, letters) for part in (fold.training, fold.inner, fold.outer)]
+    three = _rotated([features(part, letters) for part in (fold.training, fold.inner, fold.outer)])
     fit = _logistic if fold.classes else _ridge
     models = [fit(three[0], y, penalty) for penalty in PENALTIES]
-    losses = [lost(model(three[1]), fold.inner, fold.classes) for model in models]
-    best = int(np.argmin(losses))
-    return Predicted(models[best](three[2]), losses[best])
+    losses = [float(losses_of(model(three[1]), fold.inner, fold.classes).sum()) for model in models]
+    if fold.exchangeable and len(fold.inner) < FEW_INNER:
+        losses = np.add(losses, [_cross_validated(fit, three[0], fold, penalty) for penalty in PENALTIES])
+    best = models[int(np.argmin(losses))]
+    return Predicted(best(three[2]), best(three[1]))
+
+
+def _rotated(parts: list[Float[np.ndarray, "samples features"]]) -> list[Float[np.ndarray, "samples rotated"]]:
+    """Features along the span of the first part's rows, where there are more features than rows.
+
+    Penalised weights have no share outside it, and squares of weights do not depend on the basis.
+    """
+    rows, features = parts[0].shape
+    if features <= rows:
+        return parts
+    basis = np.linalg.qr(parts[0].T)[0]
+    return [part @ basis for part in parts]
+
+
+def _cross_validated(fit: Fit, x: Float[np.ndarray, "samples features"], fold: Fold, penalty: float) -> float:
+    """What is lost on each quarter of the training part by what was fitted to the others.
+
+    Classes that a small inner part separates ask for no penalty at all, and lose twenty times as much outside.
+    """
+    part, quarter = fold.training, np.random.default_rng(0).permutation(len(x)) % QUARTERS
+    total = 0.0
+    for number in range(QUARTERS):
+        inside = quarter != number
+        model = fit(x[inside], _columns(part.y[inside]), penalty)
+        held_out = Part(part.x[~inside], part.lengths[~inside], part.y[~inside])
+        total += float(losses_of(model(x[~inside]), held_out, fold.classes).sum())
+    return total
 
 
 def lost(predicted: Float[np.ndarray, "samples outputs"], part: Part, classes: bool) -> float:
@@ -82,8 +112,8 @@ def losses_of(
 
 
 def _fixed(fold: Fold, answer: Float[np.ndarray, "1 outputs"]) -> Predicted:
-    inner = lost(np.repeat(answer, len(fold.inner), axis=0), fold.inner, fold.classes)
-    return Predicted(np.repeat(answer, len(fold.outer), axis=0), inner)
+    outer, inner = (np.repeat(answer, len(part), axis=0) for part in (fold.outer, fold.inner))
+    return Predicted(outer, inner)
 
 
 def _columns(y: np.ndarray) -> Float[np.ndarray, "samples outputs"]:
@@ -149,7 +179,7 @@ def _boosted(fold: Fold, letters: int, look: Callable[[], None]) -> Predicted | 
     if three[0].shape[1] > MOST_BOOSTED:
         return None
     y = _columns(fold.training.y)
-    best = Predicted(np.zeros((0, 0)), np.inf)
+    tried: list[tuple[float, Predicted]] = []
     for rate in BOOSTING_RATES if three[0].shape[1] <= WIDE_BOOSTED else BOOSTING_RATES[-1:]:
         look()
         if fold.classes:
@@ -164,9 +194,8 @@ def _boosted(fold: Fold, letters: int, look: Callable[[], None]) -> Predicted | 
             stages = [[p[:, None] for p in trees.staged_predict(x)] for x in three[1:]]
         losses = [lost(p, fold.inner, fold.classes) for p in stages[0]]
         place = int(np.argmin(losses))
-        if losses[place] < best.inner:
-            best = Predicted(stages[1][place], losses[place])
-    return best
+        tried.append((losses[place], Predicted(stages[1][place], stages[0][place])))
+    return min(tried, key=lambda one: one[0])[1]
 
 
 def _trees(y: Float[np.ndarray, "samples classes"]) -> int:

@@ -135,7 +135,7 @@ class Contest:
             "steps": steps,
             "short": max(10, steps // SHORT),
             "splits": len(splits),
-            "most_splits": len(outer_splits(data, MOST_SPLITS)),
+            "most_splits": MOST_SPLITS,
             "entering": "a table of letters" if data.letters else "a linear embedding",
             "rarest": None if data.rarest is None else [str(data.rarest[0]), data.rarest[1]],
             "uneven": data.uneven,

@@ -25,7 +25,7 @@ from headcount.results.study import Row
 
 __all__ = ["Trials", "data_sizes"]
 
-MEANING = 4  # part of every address: raise it when the contest itself changes
+MEANING = 7  # part of every address: raise it when the contest itself changes
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,8 +72,8 @@ class Trials:
         if contestant == ZERO_HEADS:
             predicted, setting, parameters = fit_zero_heads(fold, fitting)
         elif contestant.heads:
-            searched = fit_network(contestant, fold, fitting)
-            predicted, setting, parameters = searched.predicted, searched.setting, searched.net.shape.parameters
+            predicted, searched = fit_network(contestant, fold, fitting)
+            setting, parameters = searched.setting, searched.net.shape.parameters
             self.keep(searched.net, of)
         else:
             predicted = fit_baseline(contestant, fold, letters, self.clock.look)
@@ -95,7 +95,7 @@ class Trials:
             "nmse": level,
             "final_nmse": level,
             "train_nmse": searched.training if searched else level,
-            "inner": predicted.inner / fold.constants[1],
+            "inner": lost(predicted.inner, fold.inner, fold.classes) / fold.constants[1],
             "short": lost(short, fold.outer, fold.classes) / fold.constants[2],
             "parts": self.splits[number].in_blocks(losses),
             "steps": self.steps if contestant.heads else 0,

@@ -53,8 +53,8 @@ class _Estimator(BaseEstimator):
             plan = replace(plan, dropouts=plan.dropouts[:1])
         fitting = Fitting(plan, self.steps, self.random_state or 0, len(data.letters))
         with one_thread():
-            searched = [fit_network(network(h, self.layers), fold, fitting) for h in counts]
-        best = min(searched, key=lambda one: one.predicted.inner)
+            searched = [fit_network(network(h, self.layers), fold, fitting)[1] for h in counts]
+        best = min(searched, key=lambda one: one.inner)
         return FittedModel(best.net, fold.scale, classes, (), data.letters)
 
     def _sequences(self, X: Any, y: np.ndarray, classes: tuple[Any, ...]) -> Sequences:

@@ -8,12 +8,15 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from headcount.measuring.splitting import FOLDS
 from headcount.results.study import Row
 
-__all__ = ["CONFIDENCE", "LEAST", "Compared", "SplitErrors", "compare", "mean_error", "paired_ratio", "split_errors"]
+__all__ = [
+    "CONFIDENCE", "LEAST", "Compared", "SplitErrors", "compare", "continued", "mean_error", "paired_ratio",
+    "split_errors",
+]  # fmt: skip
 
 CONFIDENCE = 0.9  # a twentieth on either side
 LEAST = 1e-12  # an error below this share of the constant's is exact but for rounding
@@ -46,6 +49,15 @@ class SplitErrors:
     def mean(self, splits: Iterable[int]) -> float:
         """The mean of the outer error over these splits."""
         return mean_error(self.outer[s] for s in splits)
+
+    def chosen_by(self, split: int) -> float:
+        """Its mean error on the inner parts of all splits that have this one's outer part."""
+        return float(np.mean([inner for s, inner in self.inner.items() if (s - split) % FOLDS == 0]))
+
+    def further(self, splits: Iterable[int], times: float) -> float:
+        """What the mean would be if four times the steps, so many times, brought as much as the last four times did."""
+        some = list(splits)
+        return continued(self.mean(some), mean_error(self.short[s] for s in some), times)
 
 
 def split_errors(rows: Iterable[Row]) -> tuple[SplitErrors, ...]:
@@ -97,6 +109,15 @@ def mean_error(errors: Iterable[float]) -> float:
     return float(np.mean([max(one, LEAST) for one in errors]))
 
 
+def continued(level: float, before: float, times: float) -> float:
+    """A level that falls so many times more as it fell from what was before.
+
+    >>> continued(0.2, 0.4, 2), continued(0.4, 0.2, 2)
+    (0.05, 0.4)
+    """
+    return level * min(1.0, level / before) ** times
+
+
 @dataclass(frozen=True)
 class Compared:
     """The error of `one` over that of `other`, by the splits that both have.
@@ -123,41 +144,44 @@ class Compared:
 
 
 def paired_ratio(
-    one: Float[np.ndarray, "splits blocks"], other: Float[np.ndarray, "splits blocks"]
+    one: Float[np.ndarray, "splits blocks"],
+    other: Float[np.ndarray, "splits blocks"],
+    folds: Int[np.ndarray, " splits"],
 ) -> tuple[float, float, float]:
-    """sum(one) / sum(other), with the interval of its logarithm: Student's, of the variance between blocks and splits.
+    """sum(one) / sum(other), with the interval of its logarithm: Student's, of the variance between blocks and folds.
 
     To first order the logarithm moves by the sum of u = one / sum(one) - other / sum(other). Blocks of sequences are
     the same in all splits, so that sums of u over splits tell what the choice of sequences does (V_b = G / (G - 1) sum
-    of their squares); sums over blocks tell what a training does, and sequences once more (V_s likewise). Their sum is
-    the variance: too large by what both count, which more rounds of splits make smaller, and which covers that
-    networks of other splits were trained on nearly the same sequences. Degrees of freedom are Satterthwaite's. One
-    block alone (errors whose parts are not known) tells nothing of sequences, and V_b is then that of a single round.
+    of their squares); sums over the splits of a fold, which share their outer part and what was chosen for it, tell
+    what a choice and a training do, and sequences once more (V_f likewise). Their sum is the variance: too large by
+    what both count, which covers that networks of other folds were trained on nearly the same sequences. Degrees of
+    freedom are Satterthwaite's. One block alone (errors whose parts are not known) tells nothing of sequences, and V_f
+    then counts twice.
 
     Source: Cameron, Gelbach and Miller, "Robust inference with multiway clustering", Journal of Business and Economic
     Statistics 29 (2011), without the term that they subtract. How often the interval holds: docs/measure.md.
 
     >>> errors = np.array([[0.1, 0.2], [0.2, 0.1], [0.1, 0.1]])
-    >>> [round(v, 3) for v in paired_ratio(2 * errors, errors)]
+    >>> [round(v, 3) for v in paired_ratio(2 * errors, errors, np.arange(3))]
     [2.0, 2.0, 2.0]
-    >>> paired_ratio(errors[:1], errors[:1])
+    >>> paired_ratio(errors[:1], errors[:1], np.zeros(1, dtype=int))
     (1.0, 0.0, inf)
     """
     from scipy.special import stdtrit
 
     a, b = (max(float(errors.sum()), LEAST * len(errors)) for errors in (one, other))
-    ratio, count = a / b, len(one)
-    if count < 2 or not (math.isfinite(a) and math.isfinite(b)):  # one split, or a network that diverged
+    ratio, count = a / b, len(np.unique(folds))
+    if count < 2 or not (math.isfinite(a) and math.isfinite(b)):  # one fold, or a network that diverged
         return (ratio if ratio == ratio else math.inf), 0.0, math.inf
     moved = one / a - other / b
     moved = moved[:, (one + other).any(axis=0)]
-    splits = _clustered(moved.sum(axis=1))
+    by_fold = _clustered(np.bincount(folds, weights=moved.sum(axis=1))[np.unique(folds)])
     known = moved.shape[1] > 1
-    blocks = _clustered(moved.sum(axis=0)) if known else splits * max(1.0, count / FOLDS)
-    variance = blocks + splits
+    by_block = _clustered(moved.sum(axis=0)) if known else by_fold
+    variance = by_block + by_fold
     if variance == 0.0:
         return ratio, ratio, ratio
-    freedom = variance**2 / (blocks**2 / ((moved.shape[1] if known else count) - 1) + splits**2 / (count - 1))
+    freedom = variance**2 / (by_block**2 / ((moved.shape[1] if known else count) - 1) + by_fold**2 / (count - 1))
     factor = math.exp(float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * math.sqrt(variance))
     return ratio, ratio / factor, ratio * factor
 
@@ -180,7 +204,7 @@ def compare(one: Blocks, other: Blocks, names: tuple[str, str]) -> Compared:
     first, second = (
         np.array([errors[split] if alike else (sum(errors[split]),) for split in both]) for errors in (one, other)
     )
-    return Compared(*names, len(both), *paired_ratio(first, second))
+    return Compared(*names, len(both), *paired_ratio(first, second, np.array(both) % FOLDS))
 
 
 def _finite(value: Any) -> Any:

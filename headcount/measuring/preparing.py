@@ -41,7 +41,8 @@ class Scaling:
 class Fold:
     """One split, ready: the part to train on, the inner one to choose by, the outer one that judges.
 
-    `constants` is what the best constant loses on each.
+    `constants` is what the best constant loses on each. Sequences that are `exchangeable` are neither of groups nor in
+    time, and may be dealt at random once more.
     """
 
     training: Part
@@ -51,6 +52,7 @@ class Fold:
     loss: Loss
     scale: Scaling
     last: tuple[Float[np.ndarray, "inner outputs"], Float[np.ndarray, "outer outputs"]] | None = None
+    exchangeable: bool = True
 
     @property
     def parts(self) -> Parts:
@@ -71,7 +73,7 @@ def prepare(data: Sequences, split: Split) -> Fold:
     >>> seconds = 1.7e9 + np.arange(60.0)  # no two alike, in float32 one
     >>> data = sequences(seconds[:, None], np.sin(seconds))
     >>> len(np.unique(prepare(data, outer_splits(data, 1)[0]).training.x))
-    40
+    36
     """
     scale = scaling(data, split.training)
 
@@ -91,7 +93,8 @@ def prepare(data: Sequences, split: Split) -> Fold:
             _in_spreads(data.x[rows, -1, data.past][:, None], scale) for rows in (split.inner, split.outer)
         )
         last = np.nan_to_num(before), np.nan_to_num(after)
-    return Fold(*three, constants, cross_entropy if data.classes else squared, scale, last)
+    exchangeable = data.groups is None and data.apart is None
+    return Fold(*three, constants, cross_entropy if data.classes else squared, scale, last, exchangeable)
 
 
 def outputs_of(data: Sequences) -> int:

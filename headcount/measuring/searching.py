@@ -25,13 +25,13 @@ AT_ONCE = 500  # sequences that a plain network reads together
 
 @dataclass(frozen=True, eq=False)
 class Searched:
-    """The network that the inner part chose, with its setting, its prediction of the outer part and its losses."""
+    """A network with its setting, its losses on the inner and on the training part, and how many diverged beside it."""
 
     net: Encoder
     setting: TrainingSetting
-    predicted: Predicted
+    inner: float
     training: float
-    diverged: int
+    diverged: int = 0
 
 
 def shape_of(contestant: Contestant, fold: Fold, plan: StudyPlan, letters: int = 0) -> EncoderShape:
@@ -68,17 +68,17 @@ def evened(net: Encoder, heads: Sequence[int]) -> Encoder:
     return net
 
 
-def fit_network(contestant: Contestant, fold: Fold, way: Fitting) -> Searched:
+def fit_network(contestant: Contestant, fold: Fold, way: Fitting) -> tuple[Predicted, Searched]:
     """Train every setting for a quarter of the steps and the best two to the end; the inner part chooses each time."""
     rule = _Rule(contestant, fold, way, shape_of(contestant, fold, way.plan, way.letters))
     settings, steps = way.plan.settings, way.steps
     tried = rule.trained(settings, max(10, steps // SHORT)) if len(settings) > 1 else []
-    best = sorted(tried, key=lambda one: one.predicted.inner)[:FINALISTS]
+    best = sorted(tried, key=lambda one: one.inner)[:FINALISTS]
     finals = rule.trained([one.setting for one in best] or settings, steps)
-    chosen = min((*finals, *best), key=lambda one: one.predicted.inner)
+    chosen = min((*finals, *best), key=lambda one: one.inner)
     outer, short = (outputs_on(one.net, fold.outer) for one in (chosen, best[0] if best else chosen))
-    lost = sum(not np.isfinite(one.predicted.inner) for one in (*tried, *finals))
-    return replace(chosen, predicted=Predicted(outer, chosen.predicted.inner, short), diverged=lost)
+    lost = sum(not np.isfinite(one.inner) for one in (*tried, *finals))
+    return Predicted(outer, outputs_on(chosen.net, fold.inner), short), replace(chosen, diverged=lost)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +89,7 @@ class _Rule:
     shape: EncoderShape
 
     def trained(self, settings: Sequence[TrainingSetting], steps: int) -> list[Searched]:
-        """A bank for every dropout; losses on the inner part, nothing predicted yet."""
+        """A bank for every dropout."""
         searched: list[Searched] = []
         for dropout, some in groupby(sorted(settings, key=lambda s: s.dropout), key=lambda s: s.dropout):
             searched += self._bank(replace(self.shape, dropout=dropout), list(some), steps)
@@ -111,9 +111,8 @@ class _Rule:
         )  # fmt: skip
         inner = [np.inf if row["nmse"] is None or row["nmse"] != row["nmse"] else row["nmse"] for row in outcome.rows]
         nets = [outcome.net(k).float().cpu().eval() for k in range(len(members))]
-        nothing = np.zeros((0, 0))
         return [
-            Searched(net, one, Predicted(nothing, level * fold.constants[1]), float(row["train_nmse"] or 0.0), 0)
+            Searched(net, one, level, float(row["train_nmse"] or 0.0))
             for net, one, level, row in zip(nets, settings, inner, outcome.rows, strict=True)
         ]
 

@@ -1,13 +1,17 @@
-"""Both sides of a contest, each a rule that chooses by inner parts alone: with attention, and without."""
+"""Both sides of a contest: with attention, a rule that chooses by inner parts, and everybody without it."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from headcount.measuring.head_counts import LEAD
-from headcount.measuring.paired_ratios import Blocks, Compared, SplitErrors, mean_error
-from headcount.measuring.planning import FLOOR
+import numpy as np
+
+from headcount.measuring.head_counts import LEAD, within
+from headcount.measuring.paired_ratios import LEAST, Blocks, Compared, SplitErrors, compare, continued, mean_error
+from headcount.measuring.planning import FLOOR, RUNGS, SHORT
 
 __all__ = ["GAIN", "Side", "TwoSides"]
 
@@ -17,86 +21,132 @@ LEARNED = 0.95  # an error above this share of the constant's is the constant's 
 
 @dataclass(frozen=True)
 class Side:
-    """Contestants of a kind as one: in every split the one that the inner part prefers."""
+    """Networks as one: for every outer part one of those that its inner parts prefer.
+
+    Inner parts do not tell contestants within the tolerance of the best apart: any of them may stand for the side, and
+    its error is the mean of theirs. All must have been searched and stopped by inner parts alike: who searches more has
+    the smaller error there.
+    """
 
     members: tuple[SplitErrors, ...]
 
-    def chosen(self, split: int) -> SplitErrors:
-        """Who stands for it in a split."""
-        return min((one for one in self.members if split in one.outer), key=lambda one: (one.inner[split], one.name))
+    def preferred(self, split: int) -> list[SplitErrors]:
+        """Who may stand for it in a split, the best by inner parts first."""
+        errors = [(max(one.chosen_by(split), LEAST), one.name, one) for one in self.members if split in one.outer]
+        errors.sort(key=lambda each: each[:2])
+        return [one for error, _, one in errors if error <= within(LEAD, errors[0][0]) * errors[0][0]]
 
     def on(self, split: int) -> bool:
         """Whether anybody has been on a split."""
         return any(split in one.outer for one in self.members)
 
-    def outer(self, splits: Sequence[int]) -> dict[int, float]:
-        """Its outer errors."""
-        return {split: self.chosen(split).outer[split] for split in splits}
-
     def level(self, splits: Sequence[int]) -> float:
-        """Their mean."""
-        return mean_error(self.outer(splits).values())
+        """The mean of its outer error."""
+        return mean_error(sum(parts) for parts in self.blocks(splits).values())
 
     def blocks(self, splits: Sequence[int]) -> Blocks:
-        """Their parts."""
-        return {split: self.chosen(split).blocks[split] for split in splits}
+        """What each block of sequences adds to its outer errors."""
+        return {split: _mean([one.blocks[split] for one in self.preferred(split)]) for split in splits}
 
-    def further(self, splits: Sequence[int], times: int) -> float:
-        """What the mean would be if four times the steps, so many times, brought as much as the last four times did."""
-        level = self.level(splits)
-        before = mean_error(self.chosen(split).short[split] for split in splits)
-        return level * min(1.0, level / before) ** times
+    def further(self, splits: Sequence[int], times: float) -> float:
+        """What the mean would be after more steps, as of one contestant."""
+        before = mean_error(sum(_mean([[one.short[s]] for one in self.preferred(s)])) for s in splits)
+        return continued(self.level(splits), before, times)
 
     def usual(self, splits: Sequence[int]) -> str:
         """Who is preferred most often."""
-        names = [self.chosen(split).name for split in splits]
+        names = [self.preferred(split)[0].name for split in splits]
         return max(sorted(set(names)), key=names.count)
 
     def said(self, splits: Sequence[int]) -> str:
-        """Who, and how well."""
-        return f"{self.usual(splits)} {self.level(splits):.3g}"
+        """How well, and who."""
+        names = {one.name for split in splits for one in self.preferred(split)}
+        return f"{self.level(splits):.3g} with attention ({self.usual(splits)}{' or alike' if len(names) > 1 else ''})"
+
+
+def _mean(parts: Sequence[Sequence[float]]) -> list[float]:
+    """Part by part; the mean of their sums where not all have as many."""
+    alike = len({len(one) for one in parts}) == 1
+    return np.mean([one if alike else [sum(one)] for one in parts], axis=0).tolist()
 
 
 @dataclass(frozen=True)
 class TwoSides:
-    """Both sides on the splits that judge."""
+    """Attention on the splits that judge, and everybody without it: each alone, so that nobody is chosen there.
+
+    Attention must be shown to be better than each of them (an intersection-union test: Berger, "Multiparameter
+    hypothesis testing and acceptance sampling", Technometrics 24, 1982); one that is as good decides against it.
+    """
 
     attention: Side
-    without: Side
+    without: tuple[SplitErrors, ...]
     splits: tuple[int, ...]
-    worth: Compared
+    steps: int = 0
+
+    @cached_property
+    def versus(self) -> tuple[Compared, ...]:
+        """The error with attention over that of everybody without it, on the splits that both have."""
+        blocks = self.attention.blocks(self.splits)
+        return tuple(compare(blocks, one.blocks, ("attention", one.name)) for one in self.without)
+
+    @property
+    def worth(self) -> Compared:
+        """The error with attention over that of the best without it."""
+        return max(self.versus, key=lambda one: (one.ratio, one.other))
 
     @property
     def levels(self) -> str:
         """Both in words."""
-        return f"{self.without.said(self.splits)} against {self.attention.said(self.splits)}"
+        return f"{self.worth.other} {self.level(self.worth):.3g} against {self.attention.said(self.splits)}"
+
+    def level(self, of: Compared) -> float:
+        """The mean error of whom attention is compared with."""
+        return self._one(of).mean(self._both(of))
+
+    @property
+    def least(self) -> float:
+        """The smallest error of all."""
+        return min(self.attention.level(self.splits), *(self.level(one) for one in self.versus))
 
     @property
     def learned(self) -> bool:
         """Whether anybody does better than the constant."""
-        best = min(side.level(self.splits) for side in (self.attention, self.without))
-        return best <= LEARNED or self.worth.high < 1
+        return self.least <= LEARNED or self.worth.high < 1
 
     @property
     def better(self) -> bool:
-        """Whether attention is shown to have a smaller error, by a share that is worth naming."""
-        return self.worth.high < 1 and self.worth.ratio <= 1 - LEAD and not self.little
+        """Whether attention is shown to have a smaller error than each, by a share that is worth naming."""
+        return all(one.high < 1 and one.ratio <= 1 - LEAD and not self.little(one) for one in self.versus)
 
     @property
     def no_better(self) -> bool:
-        """Whether no such share is seen and a large one is excluded, or the constant's error leaves too little."""
-        return self.little or (self.worth.ratio > 1 - LEAD and self.worth.low > 1 - GAIN)
+        """Whether somebody is as good."""
+        return any(map(self.as_good, self.versus))
 
-    @property
-    def little(self) -> bool:
+    def as_good(self, one: Compared) -> bool:
+        """Whether no such share is seen beside this one and a large one is excluded, or too little may be gained."""
+        return self.little(one) or (one.ratio > 1 - LEAD and one.low > 1 - GAIN)
+
+    def little(self, one: Compared) -> bool:
         """Whether all that may be gained is so little of the constant's error that nobody takes attention for it."""
-        return (1 - self.worth.low) * self.without.level(self.splits) <= FLOOR
+        return (1 - one.low) * self.level(one) <= FLOOR
 
     @property
     def may_turn(self) -> bool:
-        """Whether four times the steps turn a gain over, or sixteen times an absent one: attention may learn late."""
-        times = 1 if self.better else 2
-        attention, without = (side.further(self.splits, times) for side in (self.attention, self.without))
+        """Whether the longest training would turn a gain over, or bring an absent one: attention may learn late."""
         if self.better:
-            return attention >= without
-        return attention < (1 - GAIN) * without and without - attention > FLOOR
+            return any(attention >= without for attention, without in map(self._further, self.versus))
+        deciding = [self._further(one) for one in self.versus if self.as_good(one)]
+        return all(attention < (1 - GAIN) * without and without - attention > FLOOR for attention, without in deciding)
+
+    def _further(self, of: Compared) -> tuple[float, float]:
+        """Both after as many steps as a budget takes at most, if they fell on as in the last four-fold."""
+        times = max(0.0, math.log(RUNGS[-1] / (self.steps or RUNGS[0]), SHORT))
+        both = self._both(of)
+        return self.attention.further(both, times), self._one(of).further(both, times)
+
+    def _one(self, of: Compared) -> SplitErrors:
+        return next(one for one in self.without if one.name == of.other)
+
+    def _both(self, of: Compared) -> list[int]:
+        return [split for split in self.splits if split in self._one(of).outer]

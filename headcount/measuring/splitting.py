@@ -13,9 +13,10 @@ from headcount.numerals import counted
 
 __all__ = ["BLOCKS", "FOLDS", "MOST_SPLITS", "Split", "outer_splits"]
 
-FOLDS = 5  # outer parts of one round, which share nothing among them
-MOST_SPLITS = 20  # four rounds
-INNER = 1 / 6  # of what is not outer, for choosing
+FOLDS = 5  # outer parts, which share nothing among them; splits that are alike modulo 5 have the same one
+MOST_SPLITS = 20  # four inner parts to each outer one
+MOST_PILES, FEWEST_PILES = 6, 4  # of what is not outer, one of them for choosing; fewer where one has less than
+ENOUGH_INNER = 60  # sequences
 BLOCKS = 32  # of sequences, by which it is told what their choice does to an error
 LEAST_OUTER = 10
 MOST_TRAINING, MOST_OUTER = 8000, 4000  # sequences of a part; more make every contestant slower alike
@@ -41,10 +42,11 @@ class Split:
 
 
 def outer_splits(data: Sequences, count: int = MOST_SPLITS) -> tuple[Split, ...]:
-    """Up to `count` splits: parts in time, whole groups, or sequences with all their copies, a fifth of them outer.
+    """`count` splits: parts in time, whole groups, or sequences with all their copies, a fifth of them outer.
 
-    Five splits in a row have outer parts that share nothing. Where the data say what is held out, that is outer in
-    pieces, one a split.
+    Five splits in a row have outer parts that share nothing, and the five after them the same ones with other inner
+    parts: what is chosen for an outer part may be chosen by all its inner parts, none of which has seen it. Windows
+    have one inner part, the latest. Where the data say what is held out, that is outer in pieces, one a split.
 
     >>> from headcount.measuring.sequences import sequences
     >>> x = np.arange(200.0).repeat(2)[:, None]
@@ -59,12 +61,11 @@ def outer_splits(data: Sequences, count: int = MOST_SPLITS) -> tuple[Split, ...]
         pairs = _in_time(data)
         words = f"in time, {data.apart} windows left out between the parts so that they share no value"
     elif data.groups is not None:
-        pairs, words = _by_folds(data.groups, None, count), "by groups, each on one side"
+        pairs, words = _by_folds(data.groups, None), "by groups, each on one side"
     else:
-        classes = data.y[:, 0].astype(int) if data.classes else None
-        pairs, words = _by_folds(fingerprints, classes, count), "at random, copies of a sequence on one side"
+        pairs, words = _by_folds(fingerprints, _classes(data)), "at random, copies of a sequence on one side"
     blocks = _blocks(data, fingerprints, pairs)
-    found = (_split(data, fingerprints, number, *pair) for number, pair in enumerate(pairs[:count]))
+    found = (_split(data, fingerprints, n, *pairs[n % FOLDS % len(pairs)]) for n in range(count))
     return tuple(Split(*three, words + more, blocks) for three, more in found)
 
 
@@ -93,11 +94,12 @@ def _split(
             f"at least {LEAST_OUTER} are needed"
         )
     if data.apart is not None:
-        cut = len(rest) - round(INNER * len(rest))
+        cut = len(rest) - round(len(rest) / _inner_piles(len(rest)))
         training, inner = rest[: max(cut - data.apart, 1)], rest[cut:]
+    elif data.groups is None:
+        training, inner = _cut_off(rest, fingerprints[rest], _classes(data, rest), number)
     else:
-        named = fingerprints if data.groups is None else data.groups
-        training, inner = _cut_off(rest, named[rest], number)
+        training, inner = _cut_off(rest, data.groups[rest], None, number)
     if len(training) > MOST_TRAINING or len(outer) > MOST_OUTER:
         words += f"; at most {MOST_TRAINING:,} of a part are trained on and {MOST_OUTER:,} judge"
     training = _some(training, MOST_TRAINING, number)
@@ -105,6 +107,19 @@ def _split(
     for name, rows in (("training", training), ("inner", inner), ("validation", outer)):
         _refuse_still(data, rows, name)
     return (training, inner, outer), words
+
+
+def _classes(data: Sequences, rows: np.ndarray | slice = slice(None)) -> Int[np.ndarray, " rows"] | None:
+    return data.y[rows, 0].astype(int) if data.classes else None
+
+
+def _inner_piles(rest: int) -> int:
+    """Into how many piles the sequences that are not outer are dealt: one of them is chosen by.
+
+    >>> [_inner_piles(n) for n in (100, 300, 2000)]
+    [4, 5, 6]
+    """
+    return min(MOST_PILES, max(FEWEST_PILES, rest // ENOUGH_INNER))
 
 
 def _some(rows: np.ndarray, most: int, seed: int) -> np.ndarray:
@@ -139,14 +154,10 @@ def _in_time(data: Sequences) -> list[tuple[np.ndarray, np.ndarray]]:
     return pairs
 
 
-def _by_folds(groups: np.ndarray, classes: np.ndarray | None, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
+def _by_folds(groups: np.ndarray, classes: np.ndarray | None) -> list[tuple[np.ndarray, np.ndarray]]:
     """Whole groups dealt to folds, the emptiest first; with `classes` class by class, so that every fold has some."""
-    pairs = []
-    for turn in range(-(-count // FOLDS)):
-        fold = _dealt(groups, classes, turn, FOLDS)
-        for number in range(int(fold.max()) + 1):
-            pairs.append((np.flatnonzero(fold != number), np.flatnonzero(fold == number)))
-    return pairs
+    fold = _dealt(groups, classes, 0, FOLDS)
+    return [(np.flatnonzero(fold != one), np.flatnonzero(fold == one)) for one in range(int(fold.max()) + 1)]
 
 
 def _dealt(groups: np.ndarray, classes: np.ndarray | None, seed: int, most: int) -> Int[np.ndarray, " samples"]:
@@ -164,15 +175,14 @@ def _dealt(groups: np.ndarray, classes: np.ndarray | None, seed: int, most: int)
     return fold[index.reshape(-1)]
 
 
-def _cut_off(rows: np.ndarray, groups: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Whole groups in a random order into the inner part, up to its share and one group at least."""
-    names, sizes = np.unique(groups, return_counts=True)
-    if len(names) < 2:
+def _cut_off(
+    rows: np.ndarray, groups: np.ndarray, classes: np.ndarray | None, number: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """One pile of these, dealt anew for every outer part, is chosen by: another one each time that part comes back."""
+    if len(np.unique(groups)) < 2:
         raise ValueError("all sequences to train on are of one group, and a part to choose by needs another")
-    order = np.random.default_rng(seed).permutation(len(names))
-    before = np.cumsum(sizes[order]) - sizes[order]
-    chosen = order[(before == 0) | (before + sizes[order] <= INNER * len(rows) + 0.5)]
-    inside = np.isin(groups, names[chosen])
+    pile = _dealt(groups, classes, 1 + number % FOLDS, _inner_piles(len(rows)))
+    inside = pile == number // FOLDS % (int(pile.max()) + 1)
     return rows[~inside], rows[inside]
 
 

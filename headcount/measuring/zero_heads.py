@@ -118,10 +118,13 @@ def fit_zero_heads(fold: Fold, way: Fitting) -> tuple[Predicted, TrainingSetting
         finalists = [settings[k] for k in order]
         finals = _trained(finalists, fold, way, steps)
     both = [*zip(finals, finalists, strict=True), *(((tried[k]), settings[k]) for k in order if tried)]
-    (level, nets), setting = min(both, key=lambda one: one[0][0])
+    (_, nets), setting = min(both, key=lambda one: one[0][0])
     searched = tried[int(order[0])][1] if tried else nets
-    outer, short = (_predicted(some, fold.outer)[0].double().numpy() for some in (nets, searched))
-    return Predicted(outer, level, short), setting, nets.parameters
+    outer, inner, short = (
+        _predicted(some, part)[0].double().numpy()
+        for some, part in ((nets, fold.outer), (nets, fold.inner), (searched, fold.outer))
+    )
+    return Predicted(outer, inner, short), setting, nets.parameters
 
 
 def _trained(

@@ -27,6 +27,7 @@ from headcount.training.compile_caches import caches_below
 __all__ = ["LocalWorkers", "Lost", "ProcessPool", "Result", "Workers", "gpu_names"]
 
 PARTING = 30.0  # seconds that a worker has to keep the state of its job when the pool ends
+UNGUARDED = 'a worker runs the script that asks for it: put what the script does behind `if __name__ == "__main__":`'
 
 JobT = TypeVar("JobT", bound=Hashable)
 DoneT = TypeVar("DoneT")
@@ -64,17 +65,32 @@ class _Seat(Generic[JobT, DoneT]):
     job: JobT | None = None
 
     def give(self, job: JobT) -> None:
-        if self.process is None or not self.process.is_alive():
-            context = multiprocessing.get_context("spawn")
-            ends: Any = context.Pipe()  # its type depends on the system
-            self.line, far = ends
-            self.process = context.Process(target=_serve, args=(far, self.begin, self.settings), daemon=True)
-            self.process.start()
-            far.close()
+        fresh = self.process is None or not self.process.is_alive()
+        if fresh:
+            self._start()
         self.job = job
         assert self.line is not None
         with contextlib.suppress(OSError):  # it died in the meantime: `take` finds its line closed
+            if fresh:
+                self.line.send((self.begin, self.settings))
             self.line.send(job)
+
+    def _start(self) -> None:
+        """A process that is told by its line what to do.
+
+        What `Process` itself hands over it writes to a pipe whose other end it holds: of a process that dies first, as
+        in a script without a guard, it would wait for ever.
+        """
+        context = multiprocessing.get_context("spawn")
+        ends: Any = context.Pipe()  # its type depends on the system
+        self.line, far = ends
+        process = context.Process(target=_serve, args=(far,), daemon=True)
+        try:
+            process.start()
+        except RuntimeError as problem:  # in a worker that runs the script that began it
+            raise RefusalError(UNGUARDED) from problem
+        self.process = process
+        far.close()
 
     def take(self) -> tuple[JobT, DoneT | Lost | Exception]:
         """What the worker sent; that it is gone, if its line is closed."""
@@ -189,12 +205,13 @@ def gpu_names(count: int, there: int, visible: str | None) -> list[str]:
     return names[:count]
 
 
-def _serve(line: Connection, begin: Begin[Any, Any], settings: Mapping[str, str]) -> None:
+def _serve(line: Connection) -> None:
     """Do job after job until the line is closed. Ctrl-C is the driver's business."""
-    os.environ.update(settings)  # before the first look at a device
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_the_driver, daemon=True).start()
     with heeding_termination() as termination, contextlib.suppress(EOFError, OSError, Terminated):
+        begin, settings = line.recv()
+        os.environ.update(settings)  # before the first look at a device
         work = begin()
         while True:
             job = line.recv()

@@ -31,12 +31,13 @@ from studies.measure.pool import Lane, Pool, read_rows
 from studies.measure.runs import PLAIN_STEPS, QUICK, WORKERS, PlainWay, Row, Run, asked, plain_rows
 from studies.measure.sets import PLANTED, REAL, BenchSet, sets_at
 
-__all__ = ["KEPT", "LONGER", "REAL_SECONDS", "main", "runs_of"]
+__all__ = ["KEPT", "LONGER", "LOOK_UPS", "REAL_SECONDS", "main", "runs_of"]
 
 KEPT = Path(__file__).parents[2] / "docs/data/measure_bench.json"
 REAL_SECONDS, PLANTED_SECONDS = 270.0, 120.0
-LONGER, MORE_WORKERS = 270.0, 4  # for real sets of which nothing can be said in REAL_SECONDS: as nine minutes of two
-LOOK_UPS = {"1 look-up": 120.0, "2 look-ups": 120.0, "3 look-ups": 120.0, "4 look-ups": LONGER}  # by four cores, too
+LONGER = 600.0  # for real sets of which nothing can be said in REAL_SECONDS; half of it where there are cores for
+MORE_WORKERS, MANY_CORES = 4, 8  # workers
+LOOK_UPS = {"1 look-up": 300.0, "2 look-ups": 300.0, "3 look-ups": 300.0, "4 look-ups": 600.0}
 SHORT_RUNS = (
     ("digits", 20.0), ("wine", 20.0), ("2 look-ups", 30.0), ("diabetes", 30.0), ("rare class", 60.0),
     ("breast cancer", 60.0),
@@ -45,22 +46,28 @@ BUSY_AT_ONCE, BUSY_CORES = 4, 2
 PLAIN_HEADS = (1, 2, 4, 8), (3, 6)  # the second ones are there to judge advice by
 
 
-def runs_of(rows: Sequence[Row], scale: float = 1.0) -> list[Run]:
-    """Every run, the weightiest first: real and planted sets, then undecided ones and look-ups again, short times."""
+def runs_of(rows: Sequence[Row], scale: float = 1.0, cores: int = WORKERS) -> list[Run]:
+    """Every run, the weightiest first: real and planted sets, undecided ones and look-ups for longer, short times."""
 
     def timed_run(name: str, seconds: float) -> Run:
         return Run(name, budget=max(2.0, seconds * scale))
+
+    def longer(name: str) -> Run:
+        workers = MORE_WORKERS if cores >= MANY_CORES else WORKERS
+        return replace(timed_run(name, LONGER * WORKERS / workers), workers=workers)
 
     first = [timed_run(one.name, REAL_SECONDS) for one in REAL] + [
         timed_run(one.name, PLANTED_SECONDS) for one in PLANTED
     ]
     form = first[0].form
     undecided = {row["set"] for row in rows if row["form"] == form and row["verdict"] == "cannot say yet"}
-    again = [replace(timed_run(one.name, LONGER), workers=MORE_WORKERS) for one in REAL if one.name in undecided]
-    again += [replace(timed_run(name, seconds), workers=MORE_WORKERS) for name, seconds in LOOK_UPS.items()]
+    undecided -= {row["set"] for row in rows if row["form"] in {f"{LONGER:g} s", longer("").form}}
+    again = [longer(one.name) for one in REAL if one.name in undecided]
+    again += [timed_run(name, seconds) for name, seconds in LOOK_UPS.items()]
     again += [timed_run(name, seconds) for name, seconds in SHORT_RUNS]
     busy = [Run(one.name, "busy", budget=PLANTED_SECONDS * scale) for one in PLANTED]
-    plain = [Run(one.name, "plain", heads=heads) for heads in PLAIN_HEADS for one in REAL]
+    compared = [*(one.name for one in REAL), *LOOK_UPS]
+    plain = [Run(name, "plain", heads=heads) for heads in PLAIN_HEADS for name in compared]
     return [*first, *sorted(again, key=lambda run: -(run.budget or 0.0)), *busy, *plain]
 
 
@@ -78,7 +85,7 @@ def _all(options: argparse.Namespace, sets: Sequence[BenchSet], absent: Sequence
     if absent:
         print(f"not run, for they are not there: {', '.join(absent)}")
     names = [one.name for one in sets if not options.only or one.name in options.only]
-    wanted = partial(runs_of, scale=options.scale)
+    wanted = partial(runs_of, scale=options.scale, cores=options.cores)
     if options.quick or options.steps:
         steps = options.steps or QUICK.steps
         some = sets if options.splits else PLANTED

@@ -5,83 +5,122 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from headcount.measuring.paired_ratios import Blocks, Compared, compare, mean_error
+import numpy as np
+
+from headcount.measuring.contestants import network
+from headcount.measuring.head_counts import within
+from headcount.measuring.paired_ratios import Blocks, Compared, SplitErrors, compare
+from headcount.measuring.planning import FLOOR
+from headcount.measuring.sides import Side
+from headcount.measuring.splitting import MOST_SPLITS
 from studies.measure.runs import Row
 
-__all__ = ["NEAR", "NO_WORSE", "Beside", "beside", "mean_outer", "with_comparisons"]
+__all__ = ["NEAR", "NO_WORSE", "Beside", "beside", "with_comparisons"]
 
 NO_WORSE = 1.10  # the upper end of ours over plain, at most
-NEAR = 1.05  # the plain encoder's error at the heads advised over the least of its table, at most
+NEAR = 1.05  # the plain encoder's error at the heads advised over its best, at most
 Pairs = Mapping[str, Sequence[float | None]]  # by split: outer error, inner error, that at a quarter of the steps
+Place = tuple[int, int]  # heads and layers
 
 
 @dataclass(frozen=True)
 class Beside:
-    """A set: ours over plain by splits, the plain table, and what was advised of it."""
+    """A set: ours over plain by splits, at the same blocks and as rules that choose; the plain table; the baselines.
+
+    `advice` is the plain encoder's error at the block advised over the least of its table; None where nothing is
+    advised, or that block is not in the table.
+    """
 
     row: Row
+    alike: Compared
     versus: Compared
     ours: float
     plain: float
-    table: Mapping[tuple[int, int], float]
+    table: Mapping[Place, SplitErrors]
     baselines: Mapping[str, Compared]
+    advice: Compared | None
 
     @property
     def standing(self) -> str:
-        """No worse: the upper end is within the tolerance; worse: the lower end is above 1; wide: neither."""
-        if self.versus.high <= NO_WORSE:
+        """At the same blocks: no worse (the upper end is at most 1.1), worse (the lower end is above 1), or wide."""
+        if self.alike.high <= NO_WORSE:
             return "no worse"
-        return "worse" if self.versus.low > 1 else "wide"
+        return "worse" if self.alike.low > 1 else "wide"
 
     @property
-    def advised(self) -> float | None:
-        """The plain encoder's error at the advised block over the least of its table; None where nothing is advised."""
-        place = self.row["heads"], self.row["layers"]
-        if place not in self.table:
-            return None
-        return self.table[place] / min(self.table.values())
+    def advised(self) -> str:
+        """Where the advised block is: near the least error, shown to be out of it, or open; "" without advice.
+
+        The least of twelve noisy errors is too small, which counts against the advice.
+        """
+        if self.advice is None:
+            return ""
+        least = min(one.mean(one.outer) for one in self.table.values())
+        if self.advice.ratio <= within(NEAR - 1, least):
+            return "near"
+        return "out" if self.advice.low > NEAR else "open"
+
+    @property
+    def beaten(self) -> bool:
+        """Whether the plain encoder beats every baseline by its interval."""
+        return all(one.high < 1 for one in self.baselines.values())
 
     @property
     def overlooked(self) -> bool:
-        """Whether it says "not worth it" where the plain encoder beats every baseline by its interval."""
-        beaten = all(one.high < 1 for one in self.baselines.values())
-        return self.row["verdict"] == "not worth it" and beaten
+        """Whether it says "not worth it" where the plain encoder beats all by its interval and by what counts."""
+        least = min((self.row["levels"][name] or math.inf for name in self.baselines), default=math.inf)
+        return self.row["verdict"] == "not worth it" and self.beaten and least - self.plain > FLOOR
 
 
 def beside(row: Row, plain: Sequence[Row]) -> Beside | None:
     """A row of ours and the rows of the plain encoder on the same set; None where there are none yet."""
-    cells = {(one["heads"], one["layers"]): one for one in plain}
-    if not cells or "by_split" not in row:
+    if not plain or "by_split" not in row:
         return None
-    attends = [_cell(row["by_split"][name], row.get("parts", {}).get(name)) for name in row["attends"]]
-    own_errors = _preferred(attends)
-    plain_errors = _preferred([_cell(one["by_split"], one.get("parts")) for one in plain])
-    both = sorted(own_errors.keys() & plain_errors.keys())
-    table = {place: mean_outer(one) for place, one in cells.items()}
-    levels = [mean_error(sum(side[split]) for split in both) for side in (own_errors, plain_errors)]
-    versus, baselines = _stored(row) or _compared(row, own_errors, plain_errors)
-    return Beside(row, versus, levels[0], levels[1], table, baselines)
+    own = {name: _errors(name, pairs, row.get("parts", {}).get(name)) for name, pairs in row["by_split"].items()}
+    table = {(r["heads"], r["layers"]): _errors("plain", r["by_split"], r.get("parts")) for r in plain}
+    sides = [Side(tuple(own[name] for name in row["attends"])), Side(tuple(table.values()))]
+    both = [n for n in range(MOST_SPLITS) if all(side.on(n) for side in sides)]
+    if not both:
+        return None
+    found = _stored(row) or _compared(row, own, table, [side.blocks(both) for side in sides])
+    ours, theirs = (side.level(both) for side in sides)
+    return Beside(row, found.alike, found.versus, ours, theirs, table, found.against, found.advice)
 
 
 def with_comparisons(rows: Sequence[Row]) -> list[Row]:
-    """Rows without the parts of their errors, what was compared by them beside."""
+    """Rows of ours without the parts of their errors, what was compared by them beside; plain ones as they are."""
     return [_settled(row, [one for one in rows if (one["set"], one["form"]) == (row["set"], "plain")]) for row in rows]
 
 
 def _settled(row: Row, plain: Sequence[Row]) -> Row:
+    if row["form"] == "plain":
+        return row
     without = {key: value for key, value in row.items() if key != "parts"}
-    said = beside(row, plain) if "parts" in row and row["form"] != "plain" else None
+    said = beside(row, plain) if "parts" in row else None
     if said is None:
         return without
+    found = {"alike": said.alike, "versus": said.versus, "advice_there": said.advice}
     against = {name: one.to_json() for name, one in said.baselines.items()}
-    return without | {"versus": said.versus.to_json(), "against": against}
+    return without | {name: one and one.to_json() for name, one in found.items()} | {"against": against}
 
 
-def _stored(row: Row) -> tuple[Compared, dict[str, Compared]] | None:
-    if "versus" not in row:
+class _Found(NamedTuple):
+    """Comparisons of a row, made by blocks of sequences: they are stored, and the blocks are not."""
+
+    alike: Compared
+    versus: Compared
+    advice: Compared | None
+    against: Mapping[str, Compared]
+
+
+def _stored(row: Row) -> _Found | None:
+    if "alike" not in row:
         return None
-    return _read(row["versus"]), {name: _read(one) for name, one in row["against"].items()}
+    advice = row["advice_there"] and _read(row["advice_there"])
+    against = {name: _read(one) for name, one in row["against"].items()}
+    return _Found(_read(row["alike"]), _read(row["versus"]), advice, against)
 
 
 def _read(one: Row) -> Compared:
@@ -89,34 +128,35 @@ def _read(one: Row) -> Compared:
     return Compared(**one | open_above)
 
 
-def _compared(row: Row, ours: Blocks, theirs: Blocks) -> tuple[Compared, dict[str, Compared]]:
-    without = [name for name in row["by_split"] if name not in row["attends"]]
-    cells = {name: _cell(row["by_split"][name], row.get("parts", {}).get(name)) for name in without}
-    baselines = {
-        name: compare(theirs, {s: parts for s, (_, parts) in cell.items()}, ("plain", name))
-        for name, cell in cells.items()
-    }
-    return compare(ours, theirs, ("ours", "plain")), baselines
+def _compared(
+    row: Row, own: Mapping[str, SplitErrors], table: Mapping[Place, SplitErrors], rules: Sequence[Blocks]
+) -> _Found:
+    without = {name: one for name, one in own.items() if name not in row["attends"]}
+    against = {name: compare(rules[1], one.blocks, ("plain", name)) for name, one in without.items()}
+    same = [(own[name], one) for place, one in table.items() if (name := network(*place).name) in own]
+    ours, theirs = _at_the_same(same)
+    names, place = ("ours", "plain"), (row["heads"], row["layers"])
+    best = min(table.values(), key=lambda one: one.mean(one.outer))
+    advice = compare(table[place].blocks, best.blocks, ("advised", "best")) if place in table else None
+    return _Found(compare(ours, theirs, names), compare(rules[0], rules[1], names), advice, against)
 
 
-def mean_outer(row: Row) -> float:
-    """The mean of a plain encoder's outer errors over its splits."""
-    return mean_error(_infinite(pair[0]) for pair in row["by_split"].values())
+def _at_the_same(pairs: Sequence[tuple[SplitErrors, SplitErrors]]) -> tuple[Blocks, Blocks]:
+    """By split the mean parts of both over the blocks that both have there."""
+    sides: tuple[dict[int, list[float]], ...] = {}, {}
+    for split in sorted({n for one, other in pairs for n in one.outer.keys() & other.outer.keys()}):
+        there = [pair for pair in pairs if all(split in one.outer for one in pair)]
+        for side, ones in zip(sides, zip(*there, strict=True), strict=True):
+            side[split] = np.mean([one.blocks[split] for one in ones], axis=0).tolist()
+    return sides[0], sides[1]
+
+
+def _errors(name: str, pairs: Pairs, parts: Mapping[str, Sequence[float | None]] | None) -> SplitErrors:
+    """Stored errors of a contestant by split."""
+    outer, inner = ({int(n): _infinite(pair[i]) for n, pair in pairs.items()} for i in (0, 1))
+    by_block = {int(n): [_infinite(one) for one in some] for n, some in (parts or {}).items()}
+    return SplitErrors(name, 0, 0, True, False, outer, inner, {}, by_block)
 
 
 def _infinite(value: float | None) -> float:
     return math.inf if value is None else value
-
-
-def _cell(pairs: Pairs, parts: Mapping[str, Sequence[float | None]] | None) -> dict[int, tuple[float, list[float]]]:
-    """By split: the inner error, and the outer one in its parts."""
-    return {
-        int(split): (_infinite(inner), [_infinite(one) for one in (parts[split] if parts else [outer])])
-        for split, (outer, inner, *_) in pairs.items()
-    }
-
-
-def _preferred(cells: Sequence[Mapping[int, tuple[float, list[float]]]]) -> dict[int, list[float]]:
-    """In every split the outer error of the one with the least inner error."""
-    splits = {split for cell in cells for split in cell}
-    return {split: min((cell[split] for cell in cells if split in cell), key=lambda one: one[0])[1] for split in splits}

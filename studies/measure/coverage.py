@@ -2,7 +2,7 @@
 
     python -m studies.measure.coverage        200 studies of every size, some minutes of one core
 
-Two learners, each with a search on an inner part: a linear one, and one on random features drawn anew in every split.
+Two learners, each with a search on inner parts: a linear one, and one on random features drawn anew in every split.
 The true ratio is that of their mean losses on sequences nobody has seen, over all studies (data drawn anew), or of the
 networks of one study.
 """
@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,7 @@ __all__ = ["KEPT", "Design", "corrected", "covered", "designs"]
 KEPT = Path(__file__).parents[2] / "docs/data/measure_coverage.json"
 STUDIES, SEED = 200, 29
 FEATURES, FRESH = 6, 4000
-PENALTIES = (0.1, 1.0, 10.0)
+PENALTIES, PILES = (0.1, 1.0, 10.0, 100.0), 6
 
 Predictor = Callable[[np.ndarray], np.ndarray]
 
@@ -67,18 +68,13 @@ class Design:
         return lambda new: np.hstack([new, np.ones((len(new), 1))]) @ weights
 
 
-def _searched(design: Design, parts: list[tuple[np.ndarray, np.ndarray]], rng: np.random.Generator | None) -> Predictor:
-    """The penalty that the inner part prefers; with a generator, on 25 random features beside the given ones."""
-    (x, y), (inner, target) = parts
-    best: tuple[float, Predictor] | None = None
-    for penalty in PENALTIES:
-        lift = _lifted(rng) if rng is not None else (lambda points: points)
-        fitted = design.fitted(lift(x), y, penalty)
-        level = float(design.losses(fitted(lift(inner)), target).mean())
-        if best is None or level < best[0]:
-            best = level, (lambda new, fitted=fitted, lift=lift: fitted(lift(new)))
-    assert best is not None
-    return best[1]
+@dataclass(frozen=True, eq=False)
+class _Tried:
+    """Every penalty of a learner on one split: inner loss, parts of the outer one by blocks, loss on fresh points."""
+
+    inner: list[float]
+    parts: list[np.ndarray]
+    fresh: list[float]
 
 
 def _lifted(rng: np.random.Generator) -> Predictor:
@@ -87,20 +83,53 @@ def _lifted(rng: np.random.Generator) -> Predictor:
 
 
 def _study(design: Design, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Parts of both outer errors (learner, split, block), and both mean losses on fresh points."""
-    x, y = design.drawn(design.sequences, rng)
-    fresh, truth = design.drawn(FRESH, rng)
-    blocks = rng.permutation(len(x)) % BLOCKS
-    parts, levels, fold = [], [], np.zeros(0, dtype=int)
-    for number in range(design.splits):
-        fold = rng.permutation(len(x)) % FOLDS if number % FOLDS == 0 else fold
-        outer, rest = np.flatnonzero(fold == number % FOLDS), rng.permutation(np.flatnonzero(fold != number % FOLDS))
-        some = [(x[rows], y[rows]) for rows in (rest[len(rest) // 6 :], rest[: len(rest) // 6])]
-        learners = _searched(design, some, rng), _searched(design, some, None)
-        lost = [design.losses(one(x[outer]), y[outer]) / len(outer) for one in learners]
-        parts.append([np.bincount(blocks[outer], weights=one, minlength=BLOCKS) for one in lost])
-        levels.append([design.losses(one(fresh), truth).mean() for one in learners])
-    return np.array(parts).swapaxes(0, 1), np.array(levels).mean(axis=0)
+    """Parts of both outer errors (learner, split, block), and both mean losses on fresh points.
+
+    As in a contest: five folds, one pile of the rest to choose by, another one each time a fold comes back; a penalty
+    is chosen for each fold, by all its inner parts.
+    """
+    points = design.drawn(design.sequences, rng)
+    fresh = design.drawn(FRESH, rng)
+    blocks, fold = (rng.permutation(design.sequences) % count for count in (BLOCKS, FOLDS))
+    pile = [rng.permutation(design.sequences) % PILES for _ in range(FOLDS)]
+    parts, levels = [], []
+    for random in (True, False):
+        tried = []
+        for number in range(design.splits):
+            outer = fold == number % FOLDS
+            inner = ~outer & (pile[number % FOLDS] == number // FOLDS)
+            lost = partial(_block_losses, blocks=blocks[outer])
+            some = [tuple(one[rows] for one in points) for rows in (~outer & ~inner, inner, outer)]
+            tried.append(_all_penalties(design, [*some, fresh], rng if random else None, lost))
+        chosen = [
+            int(np.mean([one.inner for one in tried[n % FOLDS :: FOLDS]], axis=0).argmin()) for n in range(len(tried))
+        ]
+        parts.append([one.parts[k] for one, k in zip(tried, chosen, strict=True)])
+        levels.append(np.mean([one.fresh[k] for one, k in zip(tried, chosen, strict=True)]))
+    return np.array(parts), np.array(levels)
+
+
+def _block_losses(losses: np.ndarray, blocks: np.ndarray) -> np.ndarray:
+    return np.bincount(blocks, weights=losses / len(losses), minlength=BLOCKS)
+
+
+def _all_penalties(
+    design: Design,
+    four: Sequence[tuple[np.ndarray, ...]],
+    rng: np.random.Generator | None,
+    in_blocks: Callable[[np.ndarray], np.ndarray],
+) -> _Tried:
+    """A learner fitted with each penalty; with a generator, on 25 random features beside the given ones."""
+    tried = _Tried([], [], [])
+    for penalty in PENALTIES:
+        lift = _lifted(rng) if rng is not None else (lambda points: points)
+        (x, y), *judging = four
+        fitted = design.fitted(lift(x), y, penalty)
+        inner, outer, fresh = (design.losses(fitted(lift(points)), truth) for points, truth in judging)
+        tried.inner.append(float(inner.mean()))
+        tried.parts.append(in_blocks(outer))
+        tried.fresh.append(float(fresh.mean()))
+    return tried
 
 
 def corrected(one: np.ndarray, other: np.ndarray) -> tuple[float, float, float]:
@@ -122,7 +151,8 @@ def covered(design: Design, studies: int = STUDIES, seed: int = SEED) -> dict[st
     levels = np.array([level for _, level in made])
     truth, own = levels[:, 0].mean() / levels[:, 1].mean(), levels[:, 0] / levels[:, 1]
     row: dict[str, object] = {"sequences": design.sequences, "splits": design.splits, "classes": design.classes}
-    for name, interval in (("blocks and splits", paired_ratio), ("corrected t-test", corrected)):
+    by_blocks = partial(paired_ratio, folds=np.arange(design.splits) % FOLDS)
+    for name, interval in (("blocks and folds", by_blocks), ("corrected t-test", corrected)):
         ends = np.array([interval(*parts)[1:] for parts, _ in made])
         row[name] = {
             "of new data": float(np.mean((ends[:, 0] <= truth) & (truth <= ends[:, 1]))),

@@ -2,8 +2,8 @@
 
     python -m studies.measure.plain                     whether a CUDA graph of its step trains as the step does
 
-Networks of one shape (settings and splits) are trained side by side by `torch.func.vmap`; each is the network that a
-loop over them would give (`tests/test_measure_bench.py`).
+Networks of one shape (settings and splits) are trained together by `torch.func.vmap`, those of several shapes on as
+many streams of a device; each is the network that a loop over them would give (`tests/test_measure_bench.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import collections
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import torch
@@ -27,6 +27,7 @@ RATES, KEPT = (1e-3, 4e-3), ((0.0, 1e-3), (0.2, 0.1))  # learning rates; dropout
 SHORT, FINALISTS = 4, 2  # all settings for a quarter of the steps, two to the end
 LOOKS, WARM = 30, 0.05  # at the inner part; of the steps
 BETAS, SMALL = (0.9, 0.999), 1e-8
+JUDGED_AT_ONCE = 8  # networks, on a whole part
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class PlainEncoder(nn.Module):
         return self.read_out(self.layers(state, src_key_padding_mask=pad(absent, (1, 0)))[:, 0])
 
 
-Run = tuple[int, PlainSetting]  # the number of a fold, and how it is trained
+Run = tuple[Plain, int, PlainSetting]  # an encoder, the number of a fold, and how it is trained
 Levels = tuple[float, float, list[float]]  # inner loss, outer loss, and what every block adds to it
 Losses = Callable[[dict[str, Tensor], Tensor, Tensor, Tensor, Tensor], Tensor]
 
@@ -90,22 +91,24 @@ Losses = Callable[[dict[str, Tensor], Tensor, Tensor, Tensor, Tensor], Tensor]
 class _Together:
     """Networks of one shape and dropout, one for each run, as rows of one matrix."""
 
-    def __init__(self, sizes: Plain, folds: Sequence[PlainFold], runs: Sequence[Run], steps: int, device: str) -> None:
+    def __init__(self, folds: Sequence[PlainFold], runs: Sequence[Run], steps: int, device: str) -> None:
         self.runs, self.steps, self.device = runs, steps, device
-        self.net = PlainEncoder(sizes, runs[0][1].dropout).to(device)
+        sizes, _, setting = runs[0]
+        self.net = PlainEncoder(sizes, setting.dropout).to(device)
         self.places = [(name, p.shape, p.numel()) for name, p in self.net.named_parameters()]
-        drawn = {number: _drawn(sizes, number) for number, _ in runs}
-        self.flat = torch.stack([drawn[number] for number, _ in runs]).to(device)
+        numbers = [number for _, number, _ in runs]
+        drawn = {number: _drawn(sizes, number) for number in numbers}
+        self.flat = torch.stack([drawn[number] for number in numbers]).to(device)
         self.moments = torch.zeros_like(self.flat), torch.zeros_like(self.flat)
-        self.fold = torch.tensor([number for number, _ in runs], device=device)
+        self.fold = torch.tensor(numbers, device=device)
         self.training, self.inner, self.outer = (
             _stacked([getattr(fold, part) for fold in folds], device) for part in ("training", "inner", "outer")
         )
-        rows = {number: _shuffled(len(folds[number].training[0]), steps, number) for number, _ in runs}
-        self.rows = torch.stack([rows[number] for number, _ in runs], dim=1).to(device)
+        rows = {number: _shuffled(len(folds[number].training[0]), steps, number) for number in numbers}
+        self.rows = torch.stack([rows[number] for number in numbers], dim=1).to(device)
         pace = torch.tensor([min(done / WARM, 0.5 * (1 + math.cos(math.pi * done))) for done in _shares(steps)])
-        self.lr = (pace[:, None] * torch.tensor([one.lr for _, one in runs])).to(device)[:, :, None]
-        self.decay = torch.tensor([one.decay for _, one in runs], device=device)[:, None]
+        self.lr = (pace[:, None] * torch.tensor([one.lr for *_, one in runs])).to(device)[:, :, None]
+        self.decay = torch.tensor([one.decay for *_, one in runs], device=device)[:, None]
         self.count = torch.zeros(1, dtype=torch.int64, device=device)
         each = self._each(sizes.classes)
 
@@ -113,7 +116,7 @@ class _Together:
             return each(weights, x, absent, y, counts).sum()
 
         self.losses: Losses = vmap(loss, randomness="different")
-        self.each: Losses = vmap(each, randomness="different")
+        self.each: Losses = vmap(each, randomness="different", chunk_size=JUDGED_AT_ONCE)
         self.blocks = _stacked_blocks([fold.blocks for fold in folds], self.outer[0].shape[1]).to(device)
         self.best, self.held = torch.full((len(runs),), math.inf, device=device), self.flat.clone()
         self.levels: list[Levels] = []
@@ -152,9 +155,9 @@ class _Together:
     def losses_on(self, part: tuple[Tensor, ...], flat: Tensor) -> Tensor:
         """The loss of every network on a part of its own split."""
         self.net.eval()
-        losses = self.losses(self.weights(flat), *(one[self.fold] for one in part))
+        each = self.each(self.weights(flat), *(one[self.fold] for one in part))
         self.net.train()
-        return losses
+        return each.sum(dim=1)
 
     def trained(self, graphs: bool) -> Iterator[None]:
         """Train, one step between two yields; then `levels` holds every best inner loss and the outer loss there."""
@@ -246,36 +249,35 @@ def _stacked_blocks(numbers: Sequence[Tensor], longest: int) -> Tensor:
 
 
 def train_plain(
-    sizes: Plain, folds: Sequence[PlainFold], runs: Sequence[Run], steps: int, device: str = "cpu", graphs: bool = False
-) -> list[Levels]:
-    """Inner and outer loss of every run, at the best of 30 looks; those of one dropout are trained together."""
+    folds: Sequence[PlainFold], runs: Sequence[Run], steps: int, device: str = "cpu", graphs: bool = False
+) -> dict[Run, Levels]:
+    """Inner and outer loss of every run, at the best of 30 looks; those of one shape and dropout are one matrix."""
     torch.backends.mha.set_fastpath_enabled(False)  # fused kernels know no vmap
     torch.manual_seed(0)
-    kinds = [[run for run in runs if run[1].dropout == rate] for rate in sorted({one.dropout for _, one in runs})]
-    groups = [_Together(sizes, folds, some, steps, device) for some in kinds]
+    kinds: dict[tuple[Plain, float], list[Run]] = {}
+    for run in runs:
+        kinds.setdefault((run[0], run[2].dropout), []).append(run)
+    groups = [_Together(folds, some, steps, device) for some in kinds.values()]
     with sdpa_kernel(SDPBackend.MATH):
         _side_by_side(groups, device, graphs)
-    by_run: dict[Run, Levels] = {}
-    for one in groups:
-        by_run |= dict(zip(one.runs, one.levels, strict=True))
-    return [by_run[run] for run in runs]
+    return {run: level for one in groups for run, level in zip(one.runs, one.levels, strict=True)}
 
 
 def search_plain(
-    sizes: Plain, folds: Sequence[PlainFold], steps: int, device: str = "cpu", graphs: bool = False
-) -> list[Levels]:
-    """For every fold the inner and outer loss of what the inner part prefers: a search, then two finals."""
+    shapes: Sequence[Plain], folds: Sequence[PlainFold], steps: int, device: str = "cpu", graphs: bool = False
+) -> list[list[Levels]]:
+    """For every shape and fold the losses of what the inner part prefers: a search, then two finals."""
     settings = [PlainSetting(lr, *regularisation) for lr, regularisation in product(RATES, KEPT)]
-    runs = [(number, one) for number in range(len(folds)) for one in settings]
-    tried = dict(zip(runs, train_plain(sizes, folds, runs, max(10, steps // SHORT), device, graphs), strict=True))
-    finalists = [
-        run
-        for number in range(len(folds))
-        for run in sorted(((number, one) for one in settings), key=lambda run: _rank(tried[run]))[:FINALISTS]
-    ]
-    finals = dict(zip(finalists, train_plain(sizes, folds, finalists, steps, device, graphs), strict=True))
+    places = list(product(shapes, range(len(folds))))
+    runs = [(*place, one) for place in places for one in settings]
+    tried = train_plain(folds, runs, max(10, steps // SHORT), device, graphs)
+    ranked = {place: sorted(((*place, one) for one in settings), key=lambda run: _rank(tried[run])) for place in places}
+    finals = train_plain(folds, [run for some in ranked.values() for run in some[:FINALISTS]], steps, device, graphs)
     every = [*tried.items(), *finals.items()]
-    return [min((loss for (of, _), loss in every if of == number), key=_rank) for number in range(len(folds))]
+    return [
+        [min((loss for run, loss in every if run[:2] == (shape, fold)), key=_rank) for fold in range(len(folds))]
+        for shape in shapes
+    ]
 
 
 def _rank(losses: Levels) -> float:
@@ -288,12 +290,12 @@ def main() -> None:
     sizes = Plain(3, 0, 10, 4, True, 2, 2)
     x, absent, y = torch.randn(200, 10, 3), torch.arange(10) >= torch.randint(3, 11, (200, 1)), torch.rand(200, 4)
     part = x, absent, y / y.sum(dim=1, keepdim=True)
-    runs = [(0, PlainSetting(lr, 0.0, 0.01)) for lr in RATES]
+    runs = [(sizes, 0, PlainSetting(lr, 0.0, 0.01)) for lr in RATES]
     one = PlainFold(part, part, part, torch.zeros(200, dtype=torch.long))
-    ways = [train_plain(sizes, [one], runs, 60, "cuda", graphs) for graphs in (False, True)]
-    gap = max(abs(a - b) for mine, other in zip(*ways, strict=True) for a, b in zip(mine[:2], other[:2], strict=True))
-    both = [*runs, (0, PlainSetting(1e-3, 0.2, 0.1))]
-    train_plain(sizes, [one], both, 60, "cuda", graphs=True)
+    ways = [train_plain([one], runs, 60, "cuda", graphs) for graphs in (False, True)]
+    gap = max(abs(a - b) for run in runs for a, b in zip(ways[0][run][:2], ways[1][run][:2], strict=True))
+    both = [*runs, (replace(sizes, heads=4), 0, PlainSetting(1e-3, 0.2, 0.1))]
+    train_plain([one], both, 60, "cuda", graphs=True)
     print(f"losses by steps and by their graph differ by {gap:.2g}")
     raise SystemExit(0 if gap < 1e-3 else 1)
 

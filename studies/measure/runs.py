@@ -144,7 +144,7 @@ def _short(value: float) -> float | None:
 
 
 def _shorts(values: Iterable[float]) -> list[float | None]:
-    return [None if (one := _short(value)) is None else float(f"{one:.4g}") for value in values]
+    return [None if (one := _short(value)) is None else float(f"{one:.3g}") for value in values]
 
 
 def plain_rows(run: Run, one: BenchSet, kept: Iterable[Row], how: PlainWay) -> Iterator[Row]:
@@ -163,10 +163,11 @@ def plain_rows(run: Run, one: BenchSet, kept: Iterable[Row], how: PlainWay) -> I
     ]
     x, _, y = plain[0].training
     features = 0 if data.letters else x.shape[2]
-    for heads, layers in run.missing(kept):
-        began = time.monotonic()
-        sizes = Plain(features, len(data.letters), x.shape[1], y.shape[1], folds[0].classes, heads, layers)
-        levels = search_plain(sizes, plain, how.steps, how.device, how.graphs)
+    places, began = run.missing(kept), time.monotonic()
+    shapes = [Plain(features, len(data.letters), x.shape[1], y.shape[1], folds[0].classes, *place) for place in places]
+    found = search_plain(shapes, plain, how.steps, how.device, how.graphs)
+    seconds = round((time.monotonic() - began) / len(places), 1)  # trained side by side
+    for (heads, layers), levels in zip(places, found, strict=True):
         by_split = {
             str(n): [_short(outer / fold.constants[2]), _short(inner / fold.constants[1])]
             for n, ((inner, outer, _), fold) in enumerate(zip(levels, folds, strict=True))
@@ -177,7 +178,7 @@ def plain_rows(run: Run, one: BenchSet, kept: Iterable[Row], how: PlainWay) -> I
         }
         yield {
             "set": run.set, "form": "plain", "heads": heads, "layers": layers, "steps": how.steps,
-            "by_split": by_split, "parts": parts, "device": how.device, "seconds": round(time.monotonic() - began, 1),
+            "by_split": by_split, "parts": parts, "device": how.device, "seconds": seconds,
         }  # fmt: skip
 
 

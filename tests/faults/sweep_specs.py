@@ -54,7 +54,8 @@ def start(
     command = [sys.executable, *program, *map(str, words)]
 
     def prepare() -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's background would have it ignored
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's background would have it ignored,
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # and nohup this one
         if preexec_fn is not None:
             preexec_fn()
 
