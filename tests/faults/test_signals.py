@@ -15,7 +15,10 @@ from tests.faults.sweep_specs import LIMIT, start, with_, without_progress
 FOUND = Path(__file__).parents[2] / "docs" / "data" / "signals.json"
 
 
-@pytest.mark.parametrize(("moments", "first"), [(10, 0), pytest.param(200, 1000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    ("moments", "first"),
+    [pytest.param(10, 0, marks=pytest.mark.kernels), pytest.param(200, 1000, marks=pytest.mark.soak)],
+)
 def test_a_command_that_is_asked_to_end_at_any_moment_ends_in_one_line_and_goes_on(moments, first):
     done = subprocess.run(
         [sys.executable, "-m", "tests.faults.signalling", str(moments), str(first)],
