@@ -56,9 +56,10 @@ def fit_baseline(
     if contestant == BOOSTING:
         return _boosted(fold, letters, look)
     features = _pooled if contestant == POOLED else _flat
-    if features(fold.training, letters).shape[1] > WIDEST:
+    three = [features(part, letters) for part in (fold.training, fold.inner, fold.outer)]
+    if three[0].shape[1] > WIDEST:
         return None
-    three = _rotated([features(part, letters) for part in (fold.training, fold.inner, fold.outer)])
+    three = _rotated(three)
     fit = _logistic if fold.classes else _ridge
     models = [fit(three[0], y, penalty) for penalty in PENALTIES]
     losses = [float(losses_of(model(three[1]), fold.inner, fold.classes).sum()) for model in models]
