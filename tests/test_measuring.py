@@ -355,7 +355,7 @@ def test_more_layers_with_a_smaller_error_on_too_few_splits_are_named_beside_the
     assert (found.heads, found.layers, found.missing) == (1, 1, "splits")
     assert "1 head in 2 layers had 0.1 against 0.2 on 1 split, which does not tell yet." in found.advice
     alike = answer([zero, one, scores("1 head, 2 layers", 1, [0.197], depth=2)])
-    assert alike.deeper == "" and "2 layers" not in alike.advice
+    assert alike.open_depth == "" and "2 layers" not in alike.advice
 
 
 def test_a_short_training_does_not_say_that_attention_is_not_worth_it():

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from headcount.measuring.head_counts import HeadCount, advised, deeper_words, head_counts, within
+from headcount.measuring.head_counts import HeadCount, advised, head_counts, open_depth, within
 from headcount.measuring.paired_ratios import CONFIDENCE, Compared, SplitErrors
 from headcount.measuring.planning import FLOOR
 from headcount.measuring.sides import Side, TwoSides
@@ -25,8 +25,8 @@ LEAST_POSITIVES = 25  # of the rarest class, five for each of five outer parts
 class Answer:
     """The verdict as a claim, with what it rests on; heads and layers of the block to take if one is taken at all.
 
-    `missing` names what would settle it, `ask` the arguments to ask again with. `deeper` tells of more layers that had
-    a smaller error without that being shown.
+    `missing` names what would settle it, `ask` the arguments to ask again with. `open_depth` tells of
+    more or fewer layers that are not told apart from the advised ones.
     """
 
     claim: Claim
@@ -39,7 +39,7 @@ class Answer:
     tolerance: float = 0.05
     entering: str = ""
     prepared: float | None = None
-    deeper: str = ""
+    open_depth: str = ""
 
     @property
     def verdict(self) -> str:
@@ -66,8 +66,7 @@ class Answer:
         if not self.worth or self.heads is None:
             return sentence
         claim = self.heads_claim
-        firm = claim is not None and claim.predicate is Predicate.ENOUGH and claim.value == self.heads
-        firm = firm and not self.deeper
+        firm = claim is not None and claim.predicate is Predicate.ENOUGH and not self.open_depth
         return f"{sentence}: {self.block}" if firm else f"{sentence}; heads and layers are open"
 
     @property
@@ -95,10 +94,10 @@ class Answer:
             return "How many heads it takes cannot be said yet."
         sentence = str(claim)
         first = f"{sentence[:1].upper()}{sentence[1:]}."
-        if self.deeper:
-            return f"{first} {self.deeper}."
+        if self.open_depth:
+            return f"{first} {self.open_depth}."
         if self.heads != claim.value:
-            return f"{first} Beside the best of all layers, the cheapest block that is as good has {self.block}."
+            return f"{first} The cheapest block that is shown to be as good as the best has {self.block}."
         if self.prepared is None or self.heads == 1 or self.prepared > self._bound:
             return first
         return f"{first} Where a feed-forward prepares the tokens, 1 head has an error of {self.prepared:.3g}."
@@ -171,17 +170,18 @@ def answer(scores: Sequence[SplitErrors], held: Conditions | None = None) -> Ans
     both = TwoSides(attention, without, splits, held.steps)
     word, reason, missing = _judged(both, held)
     counts = head_counts(scores, splits, held.tolerance, held.tested)
-    heads, layers = advised(scores, splits, held.tolerance)
+    block = advised(scores, splits, held.tolerance)
+    heads, layers = (None, None) if block is None else (block.heads, block.depth)
     at_depth = next((one for one in counts if one.layers == layers), None)
-    deeper = deeper_words(scores, at_depth)
+    other_depth = open_depth(scores, block, held.tolerance)
     if word is Predicate.WORTH_IT:
-        missing = missing or _open(at_depth, deeper, len(splits), held)
+        missing = missing or _open(at_depth, other_depth, len(splits), held)
     fewer = tuple(one.fewer for one in counts if one.fewer is not None)
     others = tuple(one for one in both.versus if one is not both.worth)
     compared = both.worth, *others, *fewer
     return Answer(
         _claimed(both, word, reason), heads, layers, compared, missing, _needed(missing, at_depth, held), counts,
-        held.tolerance, held.entering, _prepared(scores), deeper,
+        held.tolerance, held.entering, _prepared(scores), other_depth,
     )  # fmt: skip
 
 
@@ -193,13 +193,13 @@ def _nobody(conditions: Conditions) -> Answer:
     )
 
 
-def _open(count: HeadCount | None, deeper: str, splits: int, conditions: Conditions) -> Missing:
+def _open(count: HeadCount | None, other_depth: str, splits: int, conditions: Conditions) -> Missing:
     """What is missing where the verdict is known: counts beyond the largest, or what tells counts and depths apart."""
     if count is None:
         return ""
     if count.at_edge:
         return "heads"
-    if count.decided and not deeper:
+    if count.decided and not other_depth:
         return ""
     return "splits" if splits < conditions.most_splits else "sequences"
 

@@ -1,4 +1,4 @@
-"""How many heads: for every depth the cheapest count within a tolerance of the best, and whether more layers help."""
+"""How many heads: for every depth the cheapest count within a tolerance of the best; the block advised, and other depths."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headcount.measuring.planning import FLOOR
 from headcount.numerals import counted
 from headcount.results import Basis, Claim, Evidence, Predicate
 
-__all__ = ["LEAD", "HeadCount", "advised", "deeper_words", "head_counts", "within"]
+__all__ = ["LEAD", "HeadCount", "advised", "head_counts", "open_depth", "within"]
 
 LEAD = 0.05  # attention, or another layer, must lower the error by more than this share to be worth naming
 
@@ -126,41 +126,46 @@ def _counted(
     return HeadCount(depth, *counts, mean_error(heads.outer.values()), smallest, untested, next(worse, None), fewer)
 
 
-def advised(scores: Sequence[SplitErrors], splits: Sequence[int], tolerance: float) -> tuple[int | None, int | None]:
-    """Heads and layers of the cheapest block whose error is within the tolerance of the best of all blocks.
+def advised(scores: Sequence[SplitErrors], splits: Sequence[int], tolerance: float) -> SplitErrors | None:
+    """The cheapest block that is shown to be within the tolerance of the best of all blocks; None without one.
 
-    Fewer layers are cheaper than fewer heads. The best is sought among blocks that are on two splits or more, unless
-    there is but one.
+    Shown: by the upper end of the paired interval; where nobody cheaper is, the best itself. Fewer layers are cheaper
+    than fewer heads. The best is sought among blocks that are on two splits or more, unless there is but one.
     """
     blocks = sorted((one for one in scores if one.standard), key=lambda one: (one.depth, one.heads))
     own = {one.name: [s for s in splits if s in one.outer] for one in blocks}
     blocks = [one for one in blocks if len(own[one.name]) >= min(2, len(splits))]
     if not splits or not blocks:
-        return None, None
+        return None
     best = min(blocks, key=lambda one: one.mean(own[one.name]))
     bound = within(tolerance, best.mean(own[best.name]))
-    cheapest = next(
-        one for one in blocks if one is best or compare(one.blocks, best.blocks, (one.name, best.name)).ratio <= bound
+    return next(
+        one for one in blocks if one is best or compare(one.blocks, best.blocks, (one.name, best.name)).high <= bound
     )
-    return cheapest.heads, cheapest.depth
 
 
-def deeper_words(scores: Sequence[SplitErrors], advised: HeadCount | None) -> str:
-    """More layers whose error was smaller where both were tried, beyond what layers must bring, but not shown to be."""
+def open_depth(scores: Sequence[SplitErrors], advised: SplitErrors | None, tolerance: float) -> str:
+    """The best block of another depth that is not told apart from the advised one, in words; "" without one.
+
+    More layers with a smaller error, beyond what layers must bring, where that is not shown; or fewer layers that are
+    not shown to be out of the tolerance.
+    """
     if advised is None:
         return ""
-    advised_errors = next(
-        one for one in scores if one.standard and (one.depth, one.heads) == (advised.layers, advised.heads)
-    )
-    deeper = []
+    alike = []
     for one in scores:
-        both = sorted(set(one.outer) & set(advised_errors.outer))
-        if one.standard and one.depth > advised.layers and both:
-            gained = advised_errors.mean(both) - one.mean(both)
-            if gained > max(LEAD * advised_errors.mean(both), FLOOR):
-                deeper.append((one.mean(both), advised_errors.mean(both), one, len(both)))
-    if not deeper:
+        both = sorted(set(one.outer) & set(advised.outer))
+        if not one.standard or one.depth == advised.depth or not both:
+            continue
+        level, ours = one.mean(both), advised.mean(both)
+        if one.depth > advised.depth:
+            unknown = ours - level > max(LEAD * ours, FLOOR)
+        else:
+            unknown = compare(one.blocks, advised.blocks, (one.name, advised.name)).low <= within(tolerance, ours)
+        if unknown:
+            alike.append((level, ours, one.name, one, len(both)))
+    if not alike:
         return ""
-    level, ours, best, count = min(deeper, key=lambda each: each[:2])
+    level, ours, _, best, count = min(alike, key=lambda each: each[:3])
     block = f"{counted(best.heads, 'head')} in {counted(best.depth, 'layer')} had {level:.3g} against {ours:.3g}"
     return f"{block} on {counted(count, 'split')}, which does not tell yet"
