@@ -79,21 +79,29 @@ class MeanNetworks:
     def __call__(
         self, x: Tensor, present: Bool[Tensor, "batch length"], keep: Float[Tensor, " model"] | None = None
     ) -> Float[Tensor, "model batch outputs"]:
-        """What every network says; with `keep`, that share of hidden units and of tokens' states is kept by chance."""
-        w, count = self.weights, len(self.weights["places"])
-        if "table" in w:
-            state = w["table"][:, x]
-        else:
-            state = self._mapped(x.expand(count, *x.shape), "embed")
-        state = state + w["places"][:, None, : x.shape[1]]
-        state = state + self._mapped(_some(gelu(self._mapped(state, "inner")), keep), "outer")
-        there = present.to(state.dtype)[:, :, None]
-        mean = (state * there).sum(dim=2) / there.sum(dim=1)
-        return self._mapped(_some(gelu(self._mapped(mean, "hidden")), keep), "read")
+        """What every network says; with `keep`, that share of hidden units and of tokens' states is kept by chance.
 
-    def _mapped(self, x: Tensor, name: str) -> Tensor:
-        weight, bias = self.weights[name], self.weights[f"{name} bias"]
-        return torch.baddbmm(bias, x.flatten(1, -2), weight).reshape(*x.shape[:-1], weight.shape[-1])
+        The mean is linear, so it is taken of tokens and of hidden units, before what follows them; and what is linear
+        in tokens is made one matrix before it meets them.
+        """
+        w, length = self.weights, x.shape[1]
+        share = (present / present.sum(dim=1, keepdim=True)).to(w["inner"].dtype)[:, None]
+        places = w["places"][:, :length]
+        along = torch.baddbmm(w["inner bias"], places, w["inner"])
+        if "table" in w:
+            entered = (w["table"] @ w["inner"])[:, x]
+            counts = share.new_zeros(len(x), w["table"].shape[1]).scatter_add(1, x, share[:, 0])
+            mean = counts @ w["table"]
+        else:
+            along = along + w["embed bias"] @ w["inner"]
+            entered = (x.flatten(0, 1) @ (w["embed"] @ w["inner"])).unflatten(1, x.shape[:2])
+            mean = (share @ x)[:, 0] @ w["embed"] + w["embed bias"]
+        hidden = (share @ _some(gelu(entered + along[:, None]), keep))[:, :, 0]
+        state = mean + share[:, 0] @ places + self._mapped(hidden, "outer")
+        return self._mapped(_some(gelu(self._mapped(state, "hidden")), keep), "read")
+
+    def _mapped(self, x: Float[Tensor, "model batch inputs"], name: str) -> Float[Tensor, "model batch outputs"]:
+        return torch.baddbmm(self.weights[f"{name} bias"], x, self.weights[name])
 
     def of(self, members: Sequence[Tensor | int]) -> MeanNetworks:
         """Some of them, apart from what becomes of the others."""
@@ -102,10 +110,13 @@ class MeanNetworks:
 
 
 def _some(x: Tensor, keep: Tensor | None) -> Tensor:
+    """Every member's units by chance, those that are kept made larger; random numbers only where some are not."""
     if keep is None or bool((keep == 1).all()):
         return x
-    kept_fraction = keep.reshape(-1, *(1,) * (x.ndim - 1))
-    return x * (torch.rand(x.shape) < kept_fraction) / kept_fraction
+    kept = keep[keep < 1].reshape(-1, *(1,) * (x.ndim - 1))
+    factors = torch.ones_like(x)
+    factors[keep < 1] = (torch.rand(len(kept), *x.shape[1:]) < kept) / kept
+    return x * factors
 
 
 def fit_zero_heads(fold: Fold, way: Fitting) -> tuple[Predicted, TrainingSetting, int]:
