@@ -1,4 +1,4 @@
-"""How many heads: for every depth the cheapest count within a tolerance of the best; the block advised, and other depths."""
+"""How many heads: for every depth the cheapest count within a tolerance of the best, and the block to take of all."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from headcount.measuring.planning import FLOOR, RUNGS, SHORT
 __all__ = ["GAIN", "Side", "TwoSides"]
 
 GAIN = 0.2  # of the error: attention is not worth it only where so much to gain is excluded
+ATTENTION = "attention"  # the name of its side
 LEARNED = 0.95  # an error above this share of the constant's is the constant's but for noise
 
 
@@ -71,6 +72,35 @@ def _mean(parts: Sequence[Sequence[float]]) -> list[float]:
 
 
 @dataclass(frozen=True)
+class Rival:
+    """Somebody without attention, the splits that judge and have it, and the error with attention over its own."""
+
+    errors: SplitErrors
+    splits: tuple[int, ...]
+    versus: Compared
+
+    @property
+    def level(self) -> float:
+        """Its mean error."""
+        return self.errors.mean(self.splits)
+
+    @property
+    def beaten(self) -> bool:
+        """Whether attention is shown to have a smaller error, by a share that is worth naming."""
+        return self.versus.high < 1 and self.versus.ratio <= 1 - LEAD and not self.little
+
+    @property
+    def as_good(self) -> bool:
+        """Whether no such share is seen and a large one is excluded, or too little may be gained."""
+        return self.little or (self.versus.ratio > 1 - LEAD and self.versus.low > 1 - GAIN)
+
+    @property
+    def little(self) -> bool:
+        """Whether all that may be gained is so little of the constant's error that nobody takes attention for it."""
+        return (1 - self.versus.low) * self.level <= FLOOR
+
+
+@dataclass(frozen=True)
 class TwoSides:
     """Attention on the splits that judge, and everybody without it: each alone, so that nobody is chosen there.
 
@@ -84,29 +114,28 @@ class TwoSides:
     steps: int = 0
 
     @cached_property
-    def versus(self) -> tuple[Compared, ...]:
-        """The error with attention over that of everybody without it, on the splits that both have."""
+    def rivals(self) -> tuple[Rival, ...]:
+        """Everybody without attention who was on these splits, the best of them first."""
         blocks = self.attention.blocks(self.splits)
-        return tuple(compare(blocks, one.blocks, ("attention", one.name)) for one in self.without)
+        own = [(one, tuple(split for split in self.splits if split in one.outer)) for one in self.without]
+        rivals = [Rival(one, some, compare(blocks, one.blocks, (ATTENTION, one.name))) for one, some in own if some]
+        return tuple(sorted(rivals, key=lambda rival: (rival.versus.ratio, rival.errors.name), reverse=True))
 
     @property
     def worth(self) -> Compared:
         """The error with attention over that of the best without it."""
-        return max(self.versus, key=lambda one: (one.ratio, one.other))
+        return self.rivals[0].versus
 
     @property
     def levels(self) -> str:
         """Both in words."""
-        return f"{self.worth.other} {self.level(self.worth):.3g} against {self.attention.said(self.splits)}"
-
-    def level(self, of: Compared) -> float:
-        """The mean error of whom attention is compared with."""
-        return self._one(of).mean(self._both(of))
+        best = self.rivals[0]
+        return f"{best.errors.name} {best.level:.3g} against {self.attention.said(self.splits)}"
 
     @property
     def least(self) -> float:
         """The smallest error of all."""
-        return min(self.attention.level(self.splits), *(self.level(one) for one in self.versus))
+        return min(self.attention.level(self.splits), *(rival.level for rival in self.rivals))
 
     @property
     def learned(self) -> bool:
@@ -115,38 +144,23 @@ class TwoSides:
 
     @property
     def better(self) -> bool:
-        """Whether attention is shown to have a smaller error than each, by a share that is worth naming."""
-        return all(one.high < 1 and one.ratio <= 1 - LEAD and not self.little(one) for one in self.versus)
+        """Whether attention is shown to be better than each."""
+        return all(rival.beaten for rival in self.rivals)
 
     @property
     def no_better(self) -> bool:
         """Whether somebody is as good."""
-        return any(map(self.as_good, self.versus))
-
-    def as_good(self, one: Compared) -> bool:
-        """Whether no such share is seen beside this one and a large one is excluded, or too little may be gained."""
-        return self.little(one) or (one.ratio > 1 - LEAD and one.low > 1 - GAIN)
-
-    def little(self, one: Compared) -> bool:
-        """Whether all that may be gained is so little of the constant's error that nobody takes attention for it."""
-        return (1 - one.low) * self.level(one) <= FLOOR
+        return any(rival.as_good for rival in self.rivals)
 
     @property
     def may_turn(self) -> bool:
         """Whether the longest training would turn a gain over, or bring an absent one: attention may learn late."""
         if self.better:
-            return any(attention >= without for attention, without in map(self._further, self.versus))
-        deciding = [self._further(one) for one in self.versus if self.as_good(one)]
+            return any(attention >= without for attention, without in map(self._further, self.rivals))
+        deciding = (self._further(rival) for rival in self.rivals if rival.as_good)
         return all(attention < (1 - GAIN) * without and without - attention > FLOOR for attention, without in deciding)
 
-    def _further(self, of: Compared) -> tuple[float, float]:
+    def _further(self, rival: Rival) -> tuple[float, float]:
         """Both after as many steps as a budget takes at most, if they fell on as in the last four-fold."""
         times = max(0.0, math.log(RUNGS[-1] / (self.steps or RUNGS[0]), SHORT))
-        both = self._both(of)
-        return self.attention.further(both, times), self._one(of).further(both, times)
-
-    def _one(self, of: Compared) -> SplitErrors:
-        return next(one for one in self.without if one.name == of.other)
-
-    def _both(self, of: Compared) -> list[int]:
-        return [split for split in self.splits if split in self._one(of).outer]
+        return self.attention.further(rival.splits, times), rival.errors.further(rival.splits, times)
