@@ -4,12 +4,14 @@ import json
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
 from studies.measure.bench import LOOK_UPS, runs_of
-from studies.measure.beside import beside, with_comparisons
+from studies.measure.beside import beside, plain_errors, with_comparisons
+from studies.measure.chance import at_random, by_halves, means, shrunken
 from studies.measure.coverage import KEPT as KEPT_COVERAGE
 from studies.measure.coverage import Design, covered, designs
 from studies.measure.page import taken_in
@@ -140,20 +142,38 @@ def test_a_false_not_worth_it_is_seen():
     assert beside(row(), []) is None
 
 
-def test_runs_are_made_once_and_undecided_sets_asked_for_longer():
-    first = runs_of([])
-    assert {run.set for run in first if run.kind == "plain"} == {one.name for one in REAL} | set(LOOK_UPS)
-    assert {run.set for run in first if run.kind == "busy"} == {one.name for one in PLANTED}
-    undecided = row(verdict="cannot say yet")
-    longer = [set(runs_of([undecided], cores=cores)) - set(first) for cores in (2, 8)]
-    assert [[(r.set, r.budget, r.workers) for r in some] for some in longer] == [
-        [("wine", 600.0, 2)], [("wine", 300.0, 4)]
-    ]  # fmt: skip
-    done = [undecided, row(form="600 s")]
-    assert set(runs_of([row()])) == set(runs_of(done)) == set(runs_of(done, cores=8)) == set(first)
+def test_real_sets_are_asked_for_ten_minutes_of_two_cores_once():
+    runs = runs_of()
+    assert {run.set for run in runs if run.kind == "plain"} == {one.name for one in REAL} | set(LOOK_UPS)
+    assert {run.set for run in runs if run.kind == "busy"} == {one.name for one in PLANTED}
+    for cores, asked in ((2, (600.0, 2)), (8, (300.0, 4))):
+        first = {run.set: (run.budget, run.workers) for run in reversed(runs_of(cores=cores)) if run.kind == "ask"}
+        assert {first[one.name] for one in REAL} == {asked}
     run = Run("wine", "plain", heads=(1, 2))
     assert run.missing([plain(1, 0.3)]) == [(1, 2), (2, 1), (2, 2)]
     assert Run("wine", budget=270.0).missing([row()]) == []
+
+
+def test_of_a_table_of_noise_nothing_is_left_and_of_another_nearly_all():
+    rng = np.random.default_rng(0)
+
+    def drawn(levels):
+        rows = table(*((0.0, 0.0) for _ in levels))
+        for one, level in zip(rows, levels, strict=True):
+            one["by_split"] = {str(n): [level * float(np.exp(0.1 * rng.standard_normal())), 0.1] for n in range(10)}
+        return {one["heads"]: plain_errors(one) for one in rows}
+
+    ratios = {True: [], False: []}
+    for equal in (True, False):
+        for _ in range(50):
+            levels = np.full(8, 0.2) if equal else 0.2 * 1.3 ** np.arange(8)
+            left = shrunken(drawn(levels))
+            ratios[equal].append(max(left.values()) / min(left.values()))
+    assert np.median(ratios[True]) < 1.05 and abs(np.median(ratios[False]) / 1.3**7 - 1) < 0.05
+    assert at_random(means(drawn(0.2 * 1.3 ** np.arange(8)))) == 1 / 8
+    assert by_halves(drawn(0.2 * 1.3 ** np.arange(8))) == (True, True)
+    crossed = table((0.1, 0.3), (0.3, 0.1))
+    assert by_halves({one["heads"]: plain_errors(one) for one in crossed}) == (False, False)
 
 
 def test_a_run_begins_only_if_it_ends_in_time(tmp_path):

@@ -19,8 +19,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -28,15 +26,14 @@ import torch
 
 from headcount.measuring import StudyPlan, measure
 from studies.measure.pool import Lane, Pool, read_rows
-from studies.measure.runs import PLAIN_STEPS, QUICK, WORKERS, PlainWay, Row, Run, asked, plain_rows
+from studies.measure.runs import PLAIN_STEPS, QUICK, WORKERS, PlainWay, Run, asked, plain_rows
 from studies.measure.sets import PLANTED, REAL, BenchSet, sets_at
 
-__all__ = ["KEPT", "LONGER", "LOOK_UPS", "REAL_SECONDS", "main", "runs_of"]
+__all__ = ["KEPT", "LOOK_UPS", "REAL_SECONDS", "main", "runs_of"]
 
 KEPT = Path(__file__).parents[2] / "docs/data/measure_bench.json"
-REAL_SECONDS, PLANTED_SECONDS = 270.0, 120.0
-LONGER = 600.0  # for real sets of which nothing can be said in REAL_SECONDS; half of it where there are cores for
-MORE_WORKERS, MANY_CORES = 4, 8  # workers
+REAL_SECONDS, PLANTED_SECONDS = 600.0, 120.0
+MORE_WORKERS, MANY_CORES = 4, 8  # where there are so many cores, real sets have more of them for half of the time
 LOOK_UPS = {"1 look-up": 300.0, "2 look-ups": 300.0, "3 look-ups": 300.0, "4 look-ups": 600.0}
 SHORT_RUNS = (
     ("digits", 20.0), ("wine", 20.0), ("2 look-ups", 30.0), ("diabetes", 30.0), ("rare class", 60.0),
@@ -46,29 +43,21 @@ BUSY_AT_ONCE, BUSY_CORES = 4, 2
 PLAIN_HEADS = (1, 2, 4, 8), (3, 6)  # the second ones are there to judge advice by
 
 
-def runs_of(rows: Sequence[Row], scale: float = 1.0, cores: int = WORKERS) -> list[Run]:
-    """Every run, the weightiest first: real and planted sets, undecided ones and look-ups for longer, short times."""
+def runs_of(scale: float = 1.0, cores: int = WORKERS) -> list[Run]:
+    """Every run, the longest first: real sets, planted ones, look-ups for longer, and short times."""
 
-    def timed_run(name: str, seconds: float) -> Run:
-        return Run(name, budget=max(2.0, seconds * scale))
+    workers = MORE_WORKERS if cores >= MANY_CORES else WORKERS
 
-    def longer(name: str) -> Run:
-        workers = MORE_WORKERS if cores >= MANY_CORES else WORKERS
-        return replace(timed_run(name, LONGER * WORKERS / workers), workers=workers)
+    def timed_run(name: str, seconds: float, workers: int = WORKERS) -> Run:
+        return Run(name, budget=max(2.0, seconds * scale * WORKERS / workers), workers=workers)
 
-    first = [timed_run(one.name, REAL_SECONDS) for one in REAL] + [
-        timed_run(one.name, PLANTED_SECONDS) for one in PLANTED
-    ]
-    form = first[0].form
-    undecided = {row["set"] for row in rows if row["form"] == form and row["verdict"] == "cannot say yet"}
-    undecided -= {row["set"] for row in rows if row["form"] in {f"{LONGER:g} s", longer("").form}}
-    again = [longer(one.name) for one in REAL if one.name in undecided]
-    again += [timed_run(name, seconds) for name, seconds in LOOK_UPS.items()]
-    again += [timed_run(name, seconds) for name, seconds in SHORT_RUNS]
+    timed = [timed_run(one.name, REAL_SECONDS, workers) for one in REAL]
+    timed += [timed_run(one.name, PLANTED_SECONDS) for one in PLANTED]
+    timed += [timed_run(name, seconds) for name, seconds in (*LOOK_UPS.items(), *SHORT_RUNS)]
     busy = [Run(one.name, "busy", budget=PLANTED_SECONDS * scale) for one in PLANTED]
     compared = [*(one.name for one in REAL), *LOOK_UPS]
     plain = [Run(name, "plain", heads=heads) for heads in PLAIN_HEADS for name in compared]
-    return [*first, *sorted(again, key=lambda run: -(run.budget or 0.0)), *busy, *plain]
+    return [*sorted(timed, key=lambda run: -(run.budget or 0.0)), *busy, *plain]
 
 
 def main() -> None:
@@ -85,18 +74,18 @@ def _all(options: argparse.Namespace, sets: Sequence[BenchSet], absent: Sequence
     if absent:
         print(f"not run, for they are not there: {', '.join(absent)}")
     names = [one.name for one in sets if not options.only or one.name in options.only]
-    wanted = partial(runs_of, scale=options.scale, cores=options.cores)
+    wanted = runs_of(options.scale, options.cores)
     if options.quick or options.steps:
         steps = options.steps or QUICK.steps
         some = sets if options.splits else PLANTED
-        fixed = [Run(one.name, steps=steps, draw=options.draw, splits=options.splits) for one in some]
-        wanted = lambda rows: fixed  # noqa: E731
+        wanted = [Run(one.name, steps=steps, draw=options.draw, splits=options.splits) for one in some]
+    wanted = [run for run in wanted if run.set in names]
     until = time.monotonic() + options.seconds
     print(f"a contest of 20 steps took {_warm():.1f} s", flush=True)
     with TemporaryDirectory() as folder:
         pool = Pool(options.kept, until, Path(folder), read_rows(options.kept))
-        pool.run(_lanes(options), lambda rows: [run for run in wanted(rows) if run.set in names])
-    left = [f"{run.set} ({run.form})" for run in wanted(pool.rows) if run.set in names and not pool.has(run)]
+        pool.run(_lanes(options), wanted)
+    left = [f"{run.set} ({run.form})" for run in wanted if not pool.has(run)]
     print(f"{len(pool.rows)} rows in {options.kept}; left: {', '.join(left) or 'nothing'}")
 
 

@@ -10,17 +10,16 @@ from typing import NamedTuple
 import numpy as np
 
 from headcount.measuring.contestants import network
-from headcount.measuring.head_counts import within
 from headcount.measuring.paired_ratios import Blocks, Compared, SplitErrors, compare
 from headcount.measuring.planning import FLOOR
 from headcount.measuring.sides import Side
 from headcount.measuring.splitting import MOST_SPLITS
+from studies.measure.chance import TOLERANCE, means, near_least, shrunken
 from studies.measure.runs import Row
 
-__all__ = ["NEAR", "NO_WORSE", "Beside", "beside", "with_comparisons"]
+__all__ = ["NO_WORSE", "Beside", "beside", "plain_errors", "with_comparisons"]
 
 NO_WORSE = 1.10  # the upper end of ours over plain, at most
-NEAR = 1.05  # the plain encoder's error at the heads advised over its best, at most
 Pairs = Mapping[str, Sequence[float | None]]  # by split: outer error, inner error, that at a quarter of the steps
 Place = tuple[int, int]  # heads and layers
 
@@ -57,10 +56,17 @@ class Beside:
         """
         if self.advice is None:
             return ""
-        least = min(one.mean(one.outer) for one in self.table.values())
-        if self.advice.ratio <= within(NEAR - 1, least):
+        if self._near(means(self.table)):
             return "near"
-        return "out" if self.advice.low > NEAR else "open"
+        return "out" if self.advice.low > 1 + TOLERANCE else "open"
+
+    @property
+    def near_less_chance(self) -> bool:
+        """Whether the advised block is near the least error once chance is taken out of the table."""
+        return self.advice is not None and self._near(shrunken(self.table))
+
+    def _near(self, errors: Mapping[Place, float]) -> bool:
+        return near_least(errors[self.row["heads"], self.row["layers"]], min(errors.values()))
 
     @property
     def beaten(self) -> bool:
@@ -79,7 +85,7 @@ def beside(row: Row, plain: Sequence[Row]) -> Beside | None:
     if not plain or "by_split" not in row:
         return None
     own = {name: _errors(name, pairs, row.get("parts", {}).get(name)) for name, pairs in row["by_split"].items()}
-    table = {(r["heads"], r["layers"]): _errors("plain", r["by_split"], r.get("parts")) for r in plain}
+    table = {(r["heads"], r["layers"]): plain_errors(r) for r in plain}
     sides = [Side(tuple(own[name] for name in row["attends"])), Side(tuple(table.values()))]
     both = [n for n in range(MOST_SPLITS) if all(side.on(n) for side in sides)]
     if not both:
@@ -149,6 +155,11 @@ def _at_the_same(pairs: Sequence[tuple[SplitErrors, SplitErrors]]) -> tuple[Bloc
         for side, ones in zip(sides, zip(*there, strict=True), strict=True):
             side[split] = np.mean([one.blocks[split] for one in ones], axis=0).tolist()
     return sides[0], sides[1]
+
+
+def plain_errors(row: Row) -> SplitErrors:
+    """The errors of one row of the plain encoder."""
+    return _errors("plain", row["by_split"], row.get("parts"))
 
 
 def _errors(name: str, pairs: Pairs, parts: Mapping[str, Sequence[float | None]] | None) -> SplitErrors:

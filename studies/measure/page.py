@@ -6,23 +6,23 @@ python -m studies.measure.page [FILE ...]       take in rows of these files, the
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from headcount.files import atomic_write
-from headcount.measuring.paired_ratios import Compared, mean_error
+from headcount.measuring.paired_ratios import Compared
 from headcount.numerals import counted
-from studies.measure.bench import KEPT, LONGER, REAL_SECONDS
-from studies.measure.beside import NEAR, Beside, beside, with_comparisons
+from studies.measure.bench import KEPT, REAL_SECONDS
+from studies.measure.beside import Beside, beside, plain_errors, with_comparisons
+from studies.measure.chance import TOLERANCE, at_random, by_halves, means, shrunken
 from studies.measure.picture import picture
 from studies.measure.pool import read_rows, write_rows
 from studies.measure.runs import Row
 from studies.measure.sets import PLANTED, REAL
 
-__all__ = ["main", "page"]
+__all__ = ["longest_of", "main", "page"]
 
 FORMS = {
     "quick": "one layer, 600 steps, five splits (`--quick`)",
@@ -85,7 +85,7 @@ REAL_RULES = f"""Asked after rules had been changed by looking at these very set
 which two were changed while rows came in: everybody without attention one by one, and the three words for advice (the
 best block was first chosen by half of the splits). So this table does not test them. A set has at most 64 tokens
 (longer series are cut into patches) and about 1,200 training sequences. Ours is asked for {REAL_SECONDS:g} seconds of
-two cores, or for {LONGER:g}, or half of that with four cores. The plain encoder (`plain.py`: torch alone,
+two cores, or half of that of four. The plain encoder (`plain.py`: torch alone,
 `nn.TransformerEncoderLayer`, the same widths, search, inner parts and stopping rule; 1,500 steps, ten splits, 1, 2, 4
 and 8 heads in one and two layers, then 3 and 6 to judge advice by) is trained on the same splits.
 
@@ -93,10 +93,14 @@ and 8 heads in one and two layers, then 3 and 6 to judge advice by) is trained o
   have. *No worse*: the upper end of its 90% interval is at most 1.10. *Worse*: its lower end is above 1. *Wide*:
   neither; the splits do not tell.
 - *As a rule* each side is the mean of those within the tolerance of the best on the inner parts of an outer part.
-- Advice is judged by the plain encoder's own table: *near* if its error at the advised block is at most {NEAR} times
-  the least of the table, or more by at most 0.005 of the constant's, the tolerance that `measure` advises by; *out* if
-  the 90% interval of that ratio lies above {NEAR}; else *open*. The least of twelve noisy errors is too small: of an
-  older table of independent splits one half named a block within 5% of the least of the other half in 8 of 18 sets.
+- Advice is judged by the plain encoder's own table: *near* if its error at the advised block is at most
+  {1 + TOLERANCE:g} times the least of the table, or more by at most 0.005 of the constant's, the tolerance that
+  `measure` advises by; *out* if the 90% interval of that ratio lies above {1 + TOLERANCE:g}; else *open*.
+- The least of twelve noisy errors is too small, and by chance alone cells differ by 2 to 20%. So the same is asked of
+  the table *less chance*: logarithms of its cells drawn to their mean by the share of their spread that is noise
+  (Efron and Morris's estimate, `studies/measure/chance.py`). Beside it stand what a block drawn at random would reach,
+  and what the plain encoder's own table reaches: the block that half of its splits names, judged by the other half.
+  These two, and this second reading, were fixed before the rows of ten minutes came in.
 - "Not worth it" is wrong where the plain encoder beats every baseline by its interval, and by more than that 0.005.
 """
 FIGURE = """![NMSE against heads, for planted numbers of look-ups](images/measure_heads.svg)
@@ -172,9 +176,7 @@ def _heads_in(row: Row) -> str:
 
 def _real(rows: Sequence[Row]) -> Iterable[str]:
     names = [one.name for one in REAL]
-    longest: dict[str, Row] = {}
-    for row in sorted((row for row in rows if _of_real(row)), key=_budget):
-        longest[row["set"]] = row  # the longest budget last
+    longest = longest_of(rows)
     plain = {name: [row for row in rows if (row["set"], row["form"]) == (name, "plain")] for name in names}
     both = {name: beside(row, plain[name]) for name, row in longest.items()}
     compared = [both[name] for name in names if both.get(name) is not None]
@@ -189,6 +191,11 @@ def _real(rows: Sequence[Row]) -> Iterable[str]:
         yield f"Not run: {', '.join(missing)}. Those that no wheel of scikit-learn carries need `--data DIR`.\n"
     yield from _plain_tables(plain)
     yield "Terms: " + "; ".join(f"{one.name} ({one.terms})" for one in REAL) + ".\n"
+
+
+def longest_of(rows: Iterable[Row]) -> dict[str, Row]:
+    """The row of every real set that had most time."""
+    return {row["set"]: row for row in sorted(filter(_of_real, rows), key=_budget)}
 
 
 def _of_real(row: Row) -> bool:
@@ -207,13 +214,19 @@ def _tally(compared: Sequence[Beside], rows: Sequence[Row]) -> Iterable[str]:
     standing = [one.standing for one in compared]
     places = [one.advised for one in compared if one.advised]
     out = [one.row["set"] for one in compared if one.advised == "out"]
+    clear = sum(one.near_less_chance for one in compared if one.advised)
+    random = [sum(at_random(read(one.table)) for one in compared) for read in (means, shrunken)]
+    halves = [named for one in compared for named in by_halves(one.table)]
     unsure = sum(row["verdict"] == "cannot say yet" for row in rows)
     counts = ", ".join(f"{word} in {standing.count(word)}" for word in ("no worse", "wide", "worse"))
     denied = [one for one in compared if one.row["verdict"] == "not worth it" and one.beaten]
     wrong, little = ([one.row["set"] for one in denied if one.overlooked is which] for which in (True, False))
     yield f"Ours beside plain at the same blocks, of {counted(len(compared), 'set')}: {counts}. Of {len(places)} blocks"
     yield f"advised {places.count('near')} are near the least error of the plain table, {places.count('open')} open and"
-    yield f"{len(out)} out{' (' + ', '.join(out) + ')' if out else ''}. *Cannot say yet* on {unsure} of {len(rows)}."
+    yield f"{len(out)} out{' (' + ', '.join(out) + ')' if out else ''}; of the table less chance {clear} are near."
+    yield f"A block drawn at random is near in {random[0]:.1f} of {len(compared)}, less chance in {random[1]:.1f}; one"
+    yield f"that half of the plain table names is near the least of the other half in {sum(halves)} of {len(halves)}"
+    yield f"halves. *Cannot say yet* on {unsure} of {len(rows)}."
     less = f"; by less than what counts: {', '.join(little)}" if little else ""
     yield f"*Not worth it* where the plain encoder beats every baseline: {', '.join(wrong) or 'never'}{less}.\n"
 
@@ -228,16 +241,11 @@ def _plain_tables(plain: Mapping[str, Sequence[Row]]) -> Iterable[str]:
     yield f"{' or '.join(sorted({row['device'] for rows in done.values() for row in rows}))} device.\n"
     lines = []
     for name, rows in done.items():
-        cells = {(row["layers"], row["heads"]): _mean_outer(row) for row in rows}
+        cells = means({(row["layers"], row["heads"]): plain_errors(row) for row in rows})
         shown = [f"{cells[place]:.3g}" if place in cells else "-" for place in places]
         lines.append((name, *shown, f"{sum(row['seconds'] for row in rows):.0f}"))
     heading = ["set", *(f"{heads} x {layers}" for layers, heads in places), "s"]
     yield _table([(word, lambda line, i=i: line[i]) for i, word in enumerate(heading)], lines)
-
-
-def _mean_outer(row: Row) -> float:
-    """The mean over splits; a network that diverged lost everything."""
-    return mean_error(math.inf if outer is None else outer for outer, _ in row["by_split"].values())
 
 
 def _kept(rows: Sequence[Row]) -> Iterable[str]:
@@ -323,6 +331,7 @@ REAL_COLUMNS: tuple[tuple[str, Callable[[RealPair], Any]], ...] = (
     ("advised", lambda pair: _advised(pair[0])),
     ("plain there / its least", lambda pair: _ratio(pair[1] and pair[1].advice)),
     ("", lambda pair: (pair[1] and pair[1].advised) or "-"),
+    ("less chance", lambda pair: "-" if not pair[1] else "near" if pair[1].near_less_chance else "no"),
     ("CPU s", lambda pair: f"{pair[0]['cpu_seconds']:.0f}"),
 )
 

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -50,12 +50,12 @@ class Pool:
     going: list[_Going] = field(default_factory=list)
     failed: set[Run] = field(default_factory=set)
 
-    def run(self, lanes: Sequence[Lane], wanted: Callable[[Sequence[Row]], Sequence[Run]]) -> None:
+    def run(self, lanes: Sequence[Lane], wanted: Sequence[Run]) -> None:
         """Keep every lane full, in the order wanted, until nothing is left that ends in time."""
         loops: list[subprocess.Popen[bytes]] = []
         while time.monotonic() < self.until:
             self.collect()
-            todo = [run for run in wanted(self.rows) if self.may_begin(run)]
+            todo = [run for run in wanted if self.may_begin(run)]
             for lane in lanes:
                 of_lane = [run for run in todo if run.kind == lane.kind]
                 if lane.kind == "busy" and bool(of_lane or self.of("busy")) != bool(loops):
