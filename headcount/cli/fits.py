@@ -10,7 +10,8 @@ import typer
 
 from headcount.cli.opening import opened, tell_damaged
 from headcount.cli.options import Run, SpecName
-from headcount.cli.printing import Listing, Printout, out_file
+from headcount.cli.printing import Listing, Printout
+from headcount.files import write_text
 from headcount.numerals import percent
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def _learning_rate(study: Study, confidence: float, out: Path | None, command: s
 
     findings = fitted(study, confidence=confidence)
     page = rate_page(study, confidence=confidence, command=command) if out is not None else ""
-    files = [] if out is None else [out_file(out, "learning_rate.html", page)]
+    files = [] if out is None else [write_text(out / "learning_rate.html", page)]
     cells = Listing(
         findings.cell_rows, ("parameters", "steps", "best lr", "interval", "NMSE", "R2", "seeds", "diverged")
     )

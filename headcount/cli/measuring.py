@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headcount.cli.options import Device
-from headcount.cli.printing import Listing, Printout, out_file, say
+from headcount.cli.printing import Listing, Printout, say
+from headcount.files import write_text
 
 if TYPE_CHECKING:
     from headcount.measuring import Measurement
@@ -124,7 +125,7 @@ def measure(options: MeasureOptions) -> Printout:
         )
     except KeyboardInterrupt:
         raise Interrupted(resume_hint) from None
-    paths = {name: str(out_file(folder, name, content)) for name, content in measurement.files.items()}
+    paths = {name: str(write_text(folder / name, content)) for name, content in measurement.files.items()}
     facts = {**measurement.as_row(), "rows": list(measurement.study.rows)}
     return Printout(facts, _lines(measurement), measurement.advice, paths.values())
 

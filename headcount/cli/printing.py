@@ -15,7 +15,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from headcount.files import atomic_write
 from headcount.results.claim import conclusion
 from headcount.visible import visible
 
@@ -151,14 +150,6 @@ def _show_listing(listing: Listing) -> None:
     for row in rows:
         table.add_row(*(escape(_cell(row.get(column))) for column in columns))
     console().print(table)
-
-
-def out_file(folder: Path, name: str, text: str) -> Path:
-    """Write `text` to `folder/name`, whole or not at all, and return the path."""
-    path = folder / name
-    with atomic_write(path) as scratch:
-        scratch.write_text(visible(text), encoding="utf-8")
-    return path
 
 
 def _cell(value: Any) -> str:

@@ -11,7 +11,8 @@ import typer
 
 from headcount.cli.opening import folder_of, one_spec, opened
 from headcount.cli.options import Run, SpecName
-from headcount.cli.printing import Listing, Printout, Verbatim, out_file
+from headcount.cli.printing import Listing, Printout, Verbatim
+from headcount.files import write_text
 from headcount.refusals import at_least_one, nearest
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def report(options: ReportOptions) -> Printout:
     if options.figure:
         return _figure(study, folder, options.figure, options.width)
     pages = _pages(options.run, study, options.predicted, options.spec)
-    paths = {name: out_file(folder, name, content) for name, content in pages.items()}
+    paths = {name: write_text(folder / name, content) for name, content in pages.items()}
     so = f"open {paths['report.html']} in a browser: one page that needs no other file and no network"
     return Printout({}, [], so, paths.values())
 
@@ -121,7 +122,7 @@ def _attention(run: Path, folder: Path, spec: str | None, looked: dict[str, int 
 
     record = attention_in(run, spec=spec, **looked)  # type: ignore[arg-type]
     page = attention_page(record, command=f"headcount report {run} --attention")
-    path = out_file(folder, "attention.html", page)
+    path = write_text(folder / "attention.html", page)
     rows = [{k: v if k == "head" else f"{v:.1%}" for k, v in row.items()} for row in record.rows()]
     lines = [
         f"{record.task} by {record.layers} at length {record.length}, NMSE {record.nmse:.2e}\n",

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headcount.files import atomic_write, text_in
+from headcount.files import text_in, write_text
 from headcount.frozen import decode
 from headcount.refusals import positive
 from headcount.sizing.evidence import EvidenceTable
@@ -233,13 +233,11 @@ def settle(
     for name, shape in planned.shapes.items():
         if largest >= shape.vocab:
             raise ValueError(f"token {largest} of {file} is none of the {shape.vocab} that {name} knows")
-    folder.mkdir(parents=True, exist_ok=True)
     trial_rows = TrialRows.open(folder / "trial.json", {"toml": text_in(path), "text": text.facts()})
     run(PairedTrial(planned.shapes, planned.rates, planned.seeds, planned.batch, planned.steps), text, trial_rows,
         device=device, say=say)  # fmt: skip
     (difference,) = paired_differences(trial_rows.rows, next(iter(planned.shapes)))
-    with atomic_write(folder / "settled.json") as scratch:
-        scratch.write_text(json.dumps(settled_row(planned, difference), indent=1) + "\n")
+    write_text(folder / "settled.json", json.dumps(settled_row(planned, difference), indent=1) + "\n")
     return planned, difference
 
 
