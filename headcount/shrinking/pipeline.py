@@ -14,8 +14,7 @@ from torch import nn
 from headcount.nets.pretrained.batches import Readout, TextBatch, batches_of, passages
 from headcount.nets.pretrained.folders import folder_of, load, readout_for, tokenizer_of
 from headcount.papers.allocation.moments import PARTS
-from headcount.papers.allocation.units import Survey, survey
-from headcount.shrinking.calibration import corrected
+from headcount.papers.allocation.units import Survey
 from headcount.shrinking.card import card_of
 from headcount.shrinking.checkpoint import save_compact, save_padded
 from headcount.shrinking.distillation import Lessons, distil
@@ -28,11 +27,11 @@ from headcount.shrinking.embedding_agreement import (
 )
 from headcount.shrinking.file_bytes import CASTS, FileBytes, file_bytes, rounded_to, tensor_bytes
 from headcount.shrinking.language_model import CutModel, calibrated, cut_to, speaks
-from headcount.shrinking.rank_plan import RankPlan, check_share, plan
+from headcount.shrinking.rank_plan import RankPlan, check_share
 from headcount.shrinking.ranking import Encoded, collection_of
 from headcount.shrinking.report_rows import BeforeAfter, JsonRow, before_after
 from headcount.shrinking.rival_cuts import in_eight_bits
-from headcount.shrinking.surgery import at_full_rank, reduce
+from headcount.shrinking.surgery import ShrinkWay, at_full_rank, reduce
 from headcount.shrinking.text_windows import split_text
 from headcount.shrinking.weight_and_time import gap, latencies, size, stock_head_dims, tokens_that_fit
 
@@ -177,8 +176,10 @@ class Order:
     def dtype(self) -> torch.dtype | None:
         return CASTS[self.cast]
 
-    def plan(self, found: Survey, keep: float) -> RankPlan:
-        return plan(found, keep, rule=self.rule, grouping=self.grouping)
+    @property
+    def way(self) -> ShrinkWay:
+        """How an encoder's ranks are found."""
+        return ShrinkWay(self.measure, self.rule, self.parts, self.grouping)
 
 
 def compress(
@@ -244,13 +245,11 @@ def _cut(order: Order, net: nn.Module) -> tuple[RankPlan, list[TextBatch]]:
     at_full_rank(net)
     calibration, others = _texts(order, net)
     read = readout_for(order.name)
-    surveyed = survey(net, order.measure, batches=calibration, read=read, parts=order.parts, say=order.say)
-    if order.measure == "outputs" and order.rule == "allocated":
-        surveyed = corrected(net, order.plan(surveyed, order.keep or FIRST_KEEP), calibration, read, order.say)
+    surveyed = order.way.survey(net, order.keep or FIRST_KEEP, calibration, read, order.say)
     keep = order.keep
     if keep is None:
         keep = _share_for(order, net, surveyed, others) if others else UNMEASURED
-    chosen = order.plan(surveyed, keep)
+    chosen = order.way.plan(surveyed, keep)
     reduce(net, chosen, order.say)
     if order.distil_minutes > 0 and order.text is not None:
         order.say("self-distillation")
@@ -267,7 +266,7 @@ def _share_for(order: Order, net: nn.Module, surveyed: Survey, others: Sequence[
     low, high = FEWEST, 1.0
     for trial in range(TRIALS):
         keep = (low + high) / 2
-        tried = reduce(copy.deepcopy(net), order.plan(surveyed, keep))
+        tried = reduce(copy.deepcopy(net), order.way.plan(surveyed, keep))
         lost = agreement(read_outs(tried, others, read), wanted).loss
         order.say(f"keeping {keep:.3f} loses {lost:.2%} of the cosine, trial {trial + 1} of {TRIALS}")
         low, high = (low, keep) if lost <= most else (keep, high)
