@@ -71,7 +71,12 @@ class EvidenceSummary:
 
     def files(self, out: Path, command: str = "") -> list[Path]:
         """The page, the figure and the rows."""
-        return write_evidence(self.table, out, command)
+        texts = {
+            "evidence.html": evidence_page(self.table, command=command),
+            "evidence.svg": evidence_figure(self.table).standalone(),
+            "evidence.json": json.dumps(self.rows, indent=1) + "\n",
+        }
+        return [write_text(out / name, text) for name, text in texts.items()]
 
 
 def evidence_rows(table: EvidenceTable) -> list[dict[str, object]]:
@@ -166,28 +171,6 @@ def shape_page(answer: ShapeAnswer, *, date: str = "", command: str = "") -> str
         f"How many heads for {answer.question}?", answer.sentence, sections, subject="shape", facts=facts,
         command=command, date=date,
     )  # fmt: skip
-
-
-def write_shape(answer: ShapeAnswer, out: Path, command: str = "") -> list[Path]:
-    """The page and the rows of an answer."""
-    content = {
-        "question": answer.question,
-        "sentence": answer.sentence,
-        "shapes": answer.rows,
-        "beside": answer.beside(),
-    }
-    page = write_text(out / "shape.html", shape_page(answer, command=command))
-    return [page, write_text(out / "shape.json", json.dumps(content, indent=1) + "\n")]
-
-
-def write_evidence(table: EvidenceTable, out: Path, command: str = "") -> list[Path]:
-    """The page, the figure and the rows of the evidence."""
-    texts = {
-        "evidence.html": evidence_page(table, command=command),
-        "evidence.svg": evidence_figure(table).standalone(),
-        "evidence.json": json.dumps([row.as_row() for row in table.rows], indent=1) + "\n",
-    }
-    return [write_text(out / name, text) for name, text in texts.items()]
 
 
 def _group(table: EvidenceTable, change: str) -> ForestGroup | None:
