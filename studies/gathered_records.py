@@ -41,7 +41,7 @@ def main() -> None:
             device = "NVIDIA H200" if "cuda" in command else "CPU (x86_64)"
             record = Record(name, False, options.date, device, command, seconds, measured)
             write_text(options.out / named(name).file(quick=False), record.to_json())
-            print(f"{name}: {[str(c.verdict) for c in comparisons(record, named(name))]}")
+            print(f"{name}: {[f'{c.verdict.word}: {c.verdict.reason}' for c in comparisons(record, named(name))]}")
 
 
 def records(tables: dict[str, Any]) -> list[tuple[str, str, float, Measured]]:

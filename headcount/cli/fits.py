@@ -18,34 +18,29 @@ if TYPE_CHECKING:
     from headcount.fits import Knee
     from headcount.results import Study
 
-Predicted = Annotated[
-    float | None, typer.Option(help="Value to judge; for heads, the task's own by default.", show_default=False)
-]
-Confidence = Annotated[float, typer.Option(help="Of the intervals.")]
-Law = Annotated[
-    str | None, typer.Option(metavar="COLUMN", help="Fit a power law of NMSE in this column.", show_default=False)
-]
-LearningRate = Annotated[
-    bool, typer.Option("--learning-rate", help="Fit the best learning rate in parameters and steps.")
-]
-Norm = Annotated[str, typer.Option(help="Which error: nmse, or worst (as `headcount certify RUN` bounds it).")]
-To = Annotated[
-    Path | None,
-    typer.Option("--out", help="With --learning-rate, write the page into this folder.", show_default=False),
-]
-
 
 @dataclass(frozen=True)
 class FitOptions:
     """What `headcount fit` takes."""
 
     run: Run
-    law: Law = None
-    learning_rate: LearningRate = False
-    predicted: Predicted = None
-    confidence: Confidence = 0.95
-    norm: Norm = "nmse"
-    out: To = None
+    law: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Fit a power law of NMSE in this column.", show_default=False)
+    ] = None
+    learning_rate: Annotated[
+        bool, typer.Option("--learning-rate", help="Fit the best learning rate in parameters and steps.")
+    ] = False
+    predicted: Annotated[
+        float | None, typer.Option(help="Value to judge; for heads, the task's own by default.", show_default=False)
+    ] = None
+    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95
+    norm: Annotated[str, typer.Option(help="Which error: nmse, or worst (as `headcount certify RUN` bounds it).")] = (
+        "nmse"
+    )
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="With --learning-rate, write the page into this folder.", show_default=False),
+    ] = None
     spec: SpecName = None
 
 
