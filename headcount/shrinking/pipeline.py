@@ -15,6 +15,7 @@ from headcount.nets.pretrained.batches import Readout, TextBatch, batches_of, pa
 from headcount.nets.pretrained.folders import folder_of, load, readout_for, tokenizer_of
 from headcount.papers.allocation.moments import PARTS
 from headcount.papers.allocation.units import Survey
+from headcount.shrinking.budget import least_share
 from headcount.shrinking.card import card_of
 from headcount.shrinking.checkpoint import save_compact, save_padded
 from headcount.shrinking.distillation import Lessons, distil
@@ -263,14 +264,12 @@ def _share_for(order: Order, net: nn.Module, surveyed: Survey, others: Sequence[
     """The smallest share whose read-outs stay within the loss of the original's, by halving."""
     read, most = readout_for(order.name), order.loss or LOSS
     wanted = read_outs(net, others, read)
-    low, high = FEWEST, 1.0
-    for trial in range(TRIALS):
-        keep = (low + high) / 2
+
+    def lost_at(keep: float) -> float:
         tried = reduce(copy.deepcopy(net), order.way.plan(surveyed, keep))
-        lost = agreement(read_outs(tried, others, read), wanted).loss
-        order.say(f"keeping {keep:.3f} loses {lost:.2%} of the cosine, trial {trial + 1} of {TRIALS}")
-        low, high = (low, keep) if lost <= most else (keep, high)
-    return high
+        return agreement(read_outs(tried, others, read), wanted).loss
+
+    return least_share(lost_at, most, FEWEST, TRIALS, order.say, " of the cosine")
 
 
 def _judged(order: Order, compressed: Compressed, original: nn.Module, others: Sequence[TextBatch]) -> Compressed:

@@ -190,7 +190,7 @@ def _projected(rows: Tensor, slopes: LayerSlopes, keep: float) -> Tensor:
 @contextmanager
 def in_eight_bits(model: nn.Module) -> Iterator[nn.Module]:
     """Every matrix rounded to 8 bits with one scale per row (weights only), computed with as before."""
-    weights = [m.weight for m in model.modules() if isinstance(getattr(m, "weight", None), Tensor)]
+    weights: list[Any] = [m.weight for m in model.modules() if isinstance(getattr(m, "weight", None), Tensor)]
     with restored(weight for weight in weights if weight.dim() == 2) as matrices:
         for matrix in matrices:
             matrix.copy_(rounded_rows(matrix))
