@@ -14,6 +14,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from headcount.files import write_text
 from headcount.fits.agreement import comparisons
 from headcount.papers.allocation.reproduce import decoder_claims
 from headcount.papers.born.reproduce import alternation_measured, scratch_measured
@@ -22,7 +23,6 @@ from headcount.papers.induction.experiments import ChainRun
 from headcount.papers.induction.reproduce import curve_measured
 from headcount.papers.infoflow.reproduce import TRIANGLE_TABLE, pair_claims, triangle_claims
 from headcount.reproduction.index import named
-from headcount.reproduction.runner import keep
 from headcount.results import Study
 from headcount.results.record import Measured, Record
 from studies.infoflow.pair_page import ENTERED
@@ -40,8 +40,8 @@ def main() -> None:
         for name, command, seconds, measured in records(tables):
             device = "NVIDIA H200" if "cuda" in command else "CPU (x86_64)"
             record = Record(name, False, options.date, device, command, seconds, measured)
-            keep(options.out / named(name).file(quick=False), record.to_json())
-            print(f"{name}: {[str(c.verdict) for c in comparisons(record, named(name))]}")
+            write_text(options.out / named(name).file(quick=False), record.to_json())
+            print(f"{name}: {[f'{c.verdict.word}: {c.verdict.reason}' for c in comparisons(record, named(name))]}")
 
 
 def records(tables: dict[str, Any]) -> list[tuple[str, str, float, Measured]]:

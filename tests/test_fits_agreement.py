@@ -26,13 +26,13 @@ def cells(of, wobble=0.02):
 
 @pytest.mark.parametrize("table", [PLANTED, SPREAD], ids=["seeds", "published spread"])
 def test_the_same_numbers_match(table):
-    assert compare(table, cells(lambda h, v: v)).verdict.outcome == "matches"
+    assert compare(table, cells(lambda h, v: v)).verdict.word == "matches"
 
 
 @pytest.mark.parametrize("table", [PLANTED, SPREAD], ids=["seeds", "published spread"])
 def test_the_same_curve_at_another_level_has_the_same_shape(table):
     found = compare(table, cells(lambda h, v: 2 * v))
-    assert found.verdict.outcome == "same shape"
+    assert found.verdict.word == "same shape"
     assert found.knees == (4, 4)
     assert found.agreeing == 0
 
@@ -41,17 +41,17 @@ def test_a_knee_elsewhere_differs():
     late = {1: 1e-1, 2: 1e-2, 3: 1e-5, 4: 9e-6, 5: 8e-6}
     found = compare(PLANTED, cells(lambda h, v: late[h]))
     assert found.knees == (4, 3)
-    assert found.verdict.outcome == "differs"
+    assert found.verdict.word == "differs"
 
 
 def test_a_table_of_one_number_shows_no_order():
     found = compare(PLANTED, cells(lambda h, v: 1e-2))
-    assert found.ordered[0] == 0 and found.verdict.outcome == "differs"
+    assert found.ordered[0] == 0 and found.verdict.word == "differs"
 
 
 def test_another_order_differs():
     swapped = {1: 1e-3, 2: 1e-2, 3: 1e-1, 4: 1e-6, 5: 8e-7}
-    assert compare(PLANTED, cells(lambda h, v: swapped[h])).verdict.outcome == "differs"
+    assert compare(PLANTED, cells(lambda h, v: swapped[h])).verdict.word == "differs"
 
 
 def test_a_published_difference_within_its_own_spread_asks_nothing_of_ours():
@@ -60,7 +60,7 @@ def test_a_published_difference_within_its_own_spread_asks_nothing_of_ours():
     )
     found = compare(noisy, {(1, 8): [1e-2], (2, 8): [1e-1]})
     assert found.ordered == (0, 0)
-    assert found.verdict.outcome == "undecided"
+    assert found.verdict.word == "undecided"
 
 
 def test_accuracies_are_compared_by_difference():
@@ -71,16 +71,16 @@ def test_accuracies_are_compared_by_difference():
     wide = Published(
         "a", Source("headcount", "a"), "heads", (1, 2), "length", (8,), ((0.50,), (0.90,)), measure=Difference()
     )
-    assert compare(wide, {(1, 8): [0.2], (2, 8): [0.3]}).verdict.outcome == "same shape"
-    assert compare(wide, {(1, 8): [0.3], (2, 8): [0.2]}).verdict.outcome == "differs"
+    assert compare(wide, {(1, 8): [0.2], (2, 8): [0.3]}).verdict.word == "same shape"
+    assert compare(wide, {(1, 8): [0.3], (2, 8): [0.2]}).verdict.word == "differs"
 
 
 def test_a_number_without_seeds_agrees_as_far_as_it_can_be_read():
     table = Published("f", Source("headcount", "f"), "heads", (1, 2), "curve", ("k",), ((0.5,), (2.6,)), read_to=0.05)
     close, far = ({(1, "k"): [0.54], (2, "k"): [2.6 + off]} for off in (-0.04, 0.06))
-    assert compare(table, close).verdict.outcome == "matches"
+    assert compare(table, close).verdict.word == "matches"
     assert "2 of 2 cells equal up to 0.05, as far as" in compare(table, close).verdict.reason
-    assert compare(table, far).agreeing == 1 and compare(table, far).verdict.outcome == "same shape"
+    assert compare(table, far).agreeing == 1 and compare(table, far).verdict.word == "same shape"
 
 
 @pytest.mark.parametrize(
@@ -94,20 +94,19 @@ def test_a_number_without_seeds_agrees_as_far_as_it_can_be_read():
 def test_agreement_with_our_own_numbers_is_a_check_of_consistency(origin, outcome, words):
     table = replace(PLANTED, origin=origin)
     verdict = compare(table, cells(lambda h, v: v)).verdict
-    assert verdict.outcome == outcome and words in verdict.reason
-    assert compare(table, cells(lambda h, v: 1e-2)).verdict.outcome == "differs"
+    assert verdict.word == outcome and words in verdict.reason
+    assert compare(table, cells(lambda h, v: 1e-2)).verdict.word == "differs"
 
 
 def test_one_formula_on_both_sides_is_compared_with_nothing():
     table = replace(PLANTED, origin="same formula")
     for measured in (cells(lambda h, v: v), cells(lambda h, v: 1e-2)):
-        assert compare(table, measured).verdict.outcome == "not comparable"
+        assert compare(table, measured).verdict.word == "not comparable"
 
 
 def test_the_distance_stands_beside_the_same_shape_and_the_claim_knows_it():
-    verdict = compare(PLANTED, cells(lambda h, v: 7 * v)).verdict
-    claim = verdict.claim()
-    assert claim.word == "same shape" and "7 times the published" in verdict.reason
+    claim = compare(PLANTED, cells(lambda h, v: 7 * v)).verdict
+    assert claim.word == "same shape" and "7 times the published" in claim.reason
     assert claim.compared.ratio == pytest.approx(7) and claim.compared.side == "printed"
 
 
@@ -115,7 +114,7 @@ def test_runs_of_which_half_diverged_have_neither_the_same_shape_nor_do_they_mat
     for factor in (1, 7):
         found = compare(PLANTED, cells(lambda h, v, factor=factor: factor * v))
         lost = replace(found, diverged=sum(cell.seeds for cell in found.cells))
-        assert lost.verdict.outcome in ("undecided", "consistent") and found.verdict.outcome != lost.verdict.outcome
+        assert lost.verdict.word in ("undecided", "consistent") and found.verdict.word != lost.verdict.word
 
 
 def test_no_published_table_without_printed_numbers_says_that_the_paper_printed_them():
@@ -127,9 +126,9 @@ def test_no_published_table_without_printed_numbers_says_that_the_paper_printed_
 
 
 def test_nothing_in_common_is_undecided_and_statements_are_at_best_the_same_shape():
-    assert compare(PLANTED, {(9, 8): [0.1]}).verdict.outcome == "undecided"
-    assert judge_claims([Stated("a", "b", True)]).outcome == "same shape"
-    assert judge_claims([Stated("a", "b", True), Stated("c", "d", False)]).outcome == "differs"
+    assert compare(PLANTED, {(9, 8): [0.1]}).verdict.word == "undecided"
+    assert judge_claims([Stated("a", "b", True)]).word == "same shape"
+    assert judge_claims([Stated("a", "b", True), Stated("c", "d", False)]).word == "differs"
 
 
 def test_a_ragged_table_is_refused():
@@ -158,5 +157,5 @@ def test_a_file_that_is_no_record_is_one_line(tmp_path, text):
 def test_a_reading_of_ours_is_compared_with_nobodys_statement():
     ours = [Stated("it falls like 1/t", "0.3", holds, statement="ours") for holds in (True, False)]
     theirs = [replace(stated, statement="theirs") for stated in ours]
-    assert judge_claims(ours).outcome == "not comparable" and judge_claims(theirs).outcome == "differs"
+    assert judge_claims(ours).word == "not comparable" and judge_claims(theirs).word == "differs"
     assert '"it falls like 1/t"' in judge_claims(theirs).reason

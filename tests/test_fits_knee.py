@@ -207,15 +207,6 @@ def test_a_seed_keeps_its_best_learning_rate():
     assert Cells.of(Study(tuple(rows)), "heads").counts.tolist() == [[3, 3, 3]]
 
 
-def test_data_seeds_are_drawn_before_the_seeds_within_them():
-    rows = [planted.row(h, 8, s, 10.0 ** (-h - d), data_seed=d) for h in (1, 2) for d in (0, 1, 2) for s in (0, 1)]
-    cells = Cells.of(Study(tuple(rows)), "heads")
-    assert cells.logs.shape == (1, 2, 3, 2)
-    again = np.concatenate(list(cells.resampled(500, np.random.default_rng(0))))
-    # Both cells share the draw of data seeds, so their difference is the one head between them in every resample.
-    np.testing.assert_allclose(again[:, 0, 0] - again[:, 0, 1], 1.0, atol=1e-12)
-
-
 def test_designs_are_kept_apart_and_mixing_them_is_refused():
     rows = [planted.row(h, 8, s, 10.0**-h, width=w) for h in (1, 2) for w in (16, 32) for s in (0, 1)]
     study = Study(tuple(rows))

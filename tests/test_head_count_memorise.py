@@ -67,7 +67,8 @@ def test_parameters_grow_like_one_plus_gamma_and_widths_like_one():
     # Merged layers join the features' units with those of the maximum: (T/eps) x eps^(-1/2) weights, none zero.
     joined = [int(torch.count_nonzero(n.read_out.weights[1][0])) for n in nets]
     assert rate(joined) == pytest.approx(1.5, abs=0.05)
-    assert 1.2 <= rate([n.feedforward_nonzeros for n in nets]) <= 1.5
+    forwards = [[p for part in (n.encoder, *n.between, n.read_out) for p in part.parameters()] for n in nets]
+    assert 1.2 <= rate([sum(int(torch.count_nonzero(p)) for p in parts) for parts in forwards]) <= 1.5
     # Counting the zeros between the 1/eps sums and the T/eps units below them gives 2 instead.
     assert rate([n.feedforward_parameters for n in nets]) == pytest.approx(2.0, abs=0.1)
 

@@ -8,11 +8,11 @@ import pytest
 
 import headcount as hc
 from headcount.cli.door import main
+from headcount.files import write_text
 from headcount.measuring import measured as measured_page
 from headcount.nets import Transformer, save_net
 from headcount.nets.saved import net_bytes
 from headcount.papers.prompts.layer_files import PromptProblem, write_problem
-from headcount.report import write_article
 from tests.browser import WIDTHS, chromium, faults_of, missing_browser
 from tests.test_cli_conclusions import LETTERS
 
@@ -53,7 +53,7 @@ def measurement(folder):
         for h in range(9)
         for s in range(4)
     )
-    write_article(folder / "report.html", measured_page(hc.Measurement(hc.Study(rows))))
+    write_text(folder / "report.html", measured_page(hc.Measurement(hc.Study(rows))))
     return folder / "report.html"
 
 

@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from headcount.sizing.power import half_width, promised_width, seeds_for
+from headcount.fits.student import half_width
+from headcount.sizing.power import promised_width, seeds_for
 
 
 def found(differences):

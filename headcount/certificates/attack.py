@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -60,7 +60,7 @@ class Check:
 
     def to_json(self) -> dict[str, object]:
         """A JSON-ready dictionary, without the worst input."""
-        tried = [{"name": t.name, "inputs": t.inputs, "gap": t.gap} for t in self.tried]
+        tried = [asdict(t) for t in self.tried]
         return {"error": self.error, "gap": self.gap, "holds": self.holds, "tried": tried}
 
 

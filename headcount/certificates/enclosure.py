@@ -7,7 +7,7 @@ the exact numbers that their float64 is.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import singledispatch
+from functools import reduce, singledispatch
 from typing import Any
 
 import torch
@@ -111,7 +111,7 @@ def _(task: Wells, x: list[list[float]]) -> Any:
     depths = []
     for centre, window in zip(task.centres, task.windows, strict=True):
         squares = [sum(((arb(v) - arb(c)) ** 2 for v, c in zip(x[t], centre, strict=True)), arb(0)) for t in window]
-        depths.append(_least(squares) / d)
+        depths.append(reduce(arb.min, squares) / d)
     return ridges_ball(task.combine, depths)
 
 
@@ -119,7 +119,7 @@ def _(task: Wells, x: list[list[float]]) -> Any:
 def _(task: LinearMax, x: list[list[float]]) -> Any:
     total = arb(0)
     for a in task.directions:
-        total -= _least([-sum((arb(v) * arb(w) for v, w in zip(token, a, strict=True)), arb(0)) for token in x])
+        total += reduce(arb.max, [sum((arb(v) * arb(w) for v, w in zip(token, a, strict=True)), arb(0)) for token in x])
     return total
 
 
@@ -170,13 +170,6 @@ def ridges_ball(outer: Ridges, z: list[Any]) -> Any:
     """F_0(z) = sum_j g_j(<u_j, z>)."""
     along = [sum((arb(a) * v for a, v in zip(u, z, strict=True)), arb(0)) for u in outer.directions]
     return sum((BallProfile(g)(s) for g, s in zip(outer.profiles, along, strict=True)), arb(0))
-
-
-def _least(balls: list[Any]) -> Any:
-    least = balls[0]
-    for b in balls[1:]:
-        least = least.min(b)
-    return least
 
 
 def _above(ball: Any) -> float:

@@ -195,12 +195,6 @@ class ClassTokenNet(_Certified):
         """The paper's M: weights and biases of the feed-forwards, zeros included."""
         return self.shape.feedforward_parameters
 
-    @property
-    def feedforward_nonzeros(self) -> int:
-        """The same without the zeros: what a sparse network would keep."""
-        nets = [self.encoder, *self.between, self.read_out]
-        return sum(int(torch.count_nonzero(p)) for n in nets for p in n.parameters())
-
     def encode(self, x: Float[Tensor, "batch length token_dim"]) -> Float[Tensor, "batch length embed"]:
         """Every token's state before attention."""
         x = x.to(self.cls.dtype)

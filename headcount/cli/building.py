@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headcount.cli.options import Out, Radius, Retrievals, TaskLength, TaskName, TaskSeed, TokenDim, With, task_of
-from headcount.cli.printing import Listing, Printout, out_file
+from headcount.cli.printing import Listing, Printout
+from headcount.files import write_text
 from headcount.numerals import counted
 
 if TYPE_CHECKING:
@@ -84,7 +85,10 @@ def _rechecked(built: Built, one_head: bool) -> dict[str, Any]:
 
 
 def _written(built: Built, out: Path, facts: dict[str, Any], onnx: bool) -> list[Path]:
-    files = [built.save(out / "net.safetensors"), out_file(out, "certificate.json", json.dumps(facts, indent=2) + "\n")]
+    files = [
+        built.save(out / "net.safetensors"),
+        write_text(out / "certificate.json", json.dumps(facts, indent=2) + "\n"),
+    ]
     return [*files, built.export(out / "net.onnx")] if onnx else files
 
 

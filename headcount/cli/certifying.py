@@ -21,12 +21,6 @@ if TYPE_CHECKING:
     from headcount.results.worst_record import WorstRecord
     from headcount.tasks import Task
 
-Subject = Annotated[
-    Path, typer.Argument(metavar="RUN|FILE", help="Folder of a sweep run with --save, or one network's file.")
-]
-OfFile = Annotated[str, typer.Option("--task", help="The task of a FILE; a RUN knows its own.", show_default=False)]
-Above = Annotated[float | None, typer.Option(help="Also the share of the domain above this error.", show_default=False)]
-Ratio = Annotated[float, typer.Option(help="Stop when the proof is within this factor of the largest error met.")]
 
 LEAVES = 50_000  # as many as are kept for a recheck
 NETWORK = ("length", "heads", "seed", "nmse", "worst_lower", "worst_upper")
@@ -36,14 +30,22 @@ NETWORK = ("length", "heads", "seed", "nmse", "worst_lower", "worst_upper")
 class CertifyOptions:
     """What `headcount certify` takes."""
 
-    subject: Subject
-    task: OfFile = ""
+    subject: Annotated[
+        Path, typer.Argument(metavar="RUN|FILE", help="Folder of a sweep run with --save, or one network's file.")
+    ]
+    task: Annotated[
+        str, typer.Option("--task", help="The task of a FILE; a RUN knows its own.", show_default=False)
+    ] = ""
     length: TaskLength = None
     fields: With = None
-    ratio: Ratio = 1.5
+    ratio: Annotated[
+        float, typer.Option(help="Stop when the proof is within this factor of the largest error met.")
+    ] = 1.5
     seconds: Annotated[float, typer.Option(help="The most to spend on the proof.")] = 60.0
     domain: BoxEnds = ""
-    above: Above = None
+    above: Annotated[
+        float | None, typer.Option(help="Also the share of the domain above this error.", show_default=False)
+    ] = None
     balls: Annotated[bool, typer.Option("--balls", help="Recheck every leaf of the proof in ball arithmetic.")] = False
     vnnlib: Annotated[bool, typer.Option("--vnnlib", help="Also write ONNX and VNN-LIB problems into --out.")] = False
     device: Device = "cpu"

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headcount.cli.options import LONG, Out, Radius, Retrievals, TaskLength, TaskName, TaskSeed, TokenDim, task_of
-from headcount.cli.printing import Listing, Printout, out_file
+from headcount.cli.printing import Listing, Printout
+from headcount.files import write_text
 
 if TYPE_CHECKING:
     from headcount.nets import Transformer
@@ -82,7 +83,7 @@ def _random(heads: int, head_dim: int, target: Task, seed: int) -> Transformer:
 def _drawn(collision: Collision, target: Task, radius: float | None, out: Path) -> Path:
     from headcount.papers.head_count.collisions.picture import draw
 
-    return out_file(out, "collision.svg", draw(collision, target, radius=radius).standalone())
+    return write_text(out / "collision.svg", draw(collision, target, radius=radius).standalone())
 
 
 def _lines(c: Collision, eps: float) -> list[str | Listing]:

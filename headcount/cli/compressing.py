@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -78,8 +78,8 @@ def compress(options: CompressOptions) -> Printout:
     kinds = ("query-key", "value-output") if options.parts == "both" else (options.parts,)
     with status_line() as tell:
         if options.text is not None and (options.bench or options.curve):
-            text = JudgedText(options.model, options.text, options.test, options.length, counts)
-            return _benched(text, options, tell) if options.bench else _curve(text, kinds, options, tell)
+            looked = (options, options.text, counts, tell)
+            return _benched(*looked) if options.bench else _curve(*looked, kinds)
         from headcount.shrinking import compress as shrink
 
         compressed = shrink(
@@ -97,39 +97,31 @@ def compress(options: CompressOptions) -> Printout:
     return Printout(compressed.as_row(), _lines(compressed), compressed.sentence, compressed.written)
 
 
-class JudgedText(NamedTuple):
-    """A language model, the texts to calibrate and to judge it on, in windows of so many tokens, and how many."""
-
-    model: str
-    text: Path
-    test: Path | None
-    length: int
-    tokens: tuple[int, int]
-
-
-def _curve(text_options: JudgedText, kinds: tuple[str, ...], options: CompressOptions, tell: Any) -> Printout:
+def _curve(
+    options: CompressOptions, text: Path, tokens: tuple[int, int], tell: Any, kinds: tuple[str, ...]
+) -> Printout:
     """Every budget from one calibration."""
     from headcount.nets.pretrained.folders import tokenizer_of
     from headcount.shrinking import calibrated, split_text
     from headcount.shrinking.keep_curve import keep_curve
 
-    model, text, test, length, tokens = text_options
-    split = split_text(text, tokenizer_of(model), length, _windows(length, tokens), test)
-    curve = keep_curve(calibrated(model, split, parts=kinds, say=tell), options.cast, tell)
+    windows = _windows(options.length, tokens)
+    split = split_text(text, tokenizer_of(options.model), options.length, windows, options.test)
+    curve = keep_curve(calibrated(options.model, split, parts=kinds, say=tell), options.cast, tell)
     first = f"{curve.model}: from one calibration on {curve.tokens:,} tokens"
     lines = [first, Listing(map(_three_places, curve.rows), BUDGET)]
     return Printout(curve.to_json(), lines, curve.sentence, [] if options.out is None else curve.files(options.out))
 
 
-def _benched(text_options: JudgedText, options: CompressOptions, tell: Callable[[str], None]) -> Printout:
+def _benched(options: CompressOptions, text: Path, tokens: tuple[int, int], tell: Callable[[str], None]) -> Printout:
     """All methods on the same windows."""
     from headcount.nets.pretrained.folders import tokenizer_of
     from headcount.shrinking import benched, calibrated
     from headcount.shrinking.bench_table import bench_lines, bench_verdict
     from headcount.shrinking.loss_bench import bench_splits
 
-    model, text, test, length, tokens = text_options
-    splits = bench_splits(text, tokenizer_of(model), length, tokens, test, quick=options.quick)
+    model, tokenizer = options.model, tokenizer_of(options.model)
+    splits = bench_splits(text, tokenizer, options.length, tokens, options.test, quick=options.quick)
     path = None if options.out is None else options.out / "bench.json"
     bench = benched(lambda split: calibrated(model, split, keep=0.75, say=tell), splits, out=path, say=tell)
     rivals = f"{bench['setup']['model']}: rivals are their scores in our pipeline, not their pipelines"

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from headcount.cli.options import Device
-from headcount.cli.printing import Listing, Printout, out_file, say
+from headcount.cli.printing import Listing, Printout, say
+from headcount.files import write_text
 
 
 def demo(
@@ -31,7 +32,7 @@ def demo(
         look = first_look(folder, device=device, on_progress=bar)
     except KeyboardInterrupt:
         raise Interrupted(f"Finished networks are kept in {folder}; run the same command to go on.") from None
-    files = [out_file(out, name, text) for name, text in look.files.items()]
+    files = [write_text(out / name, text) for name, text in look.files.items()]
     facts = {"knee": look.knee.as_row(), "rows": list(look.study.rows)}
     lines = [
         Listing(cell_rows(look.study), ("length", "layers", "networks", "best", "median")),

@@ -10,28 +10,13 @@ import typer
 
 from headcount.cli.opening import opened, tell_damaged
 from headcount.cli.options import Run, SpecName
-from headcount.cli.printing import Listing, Printout, out_file
+from headcount.cli.printing import Listing, Printout
+from headcount.files import write_text
 from headcount.numerals import percent
 
 if TYPE_CHECKING:
     from headcount.fits import Knee
     from headcount.results import Study
-
-Predicted = Annotated[
-    float | None, typer.Option(help="Value to judge; for heads, the task's own by default.", show_default=False)
-]
-Confidence = Annotated[float, typer.Option(help="Of the intervals.")]
-Law = Annotated[
-    str | None, typer.Option(metavar="COLUMN", help="Fit a power law of NMSE in this column.", show_default=False)
-]
-LearningRate = Annotated[
-    bool, typer.Option("--learning-rate", help="Fit the best learning rate in parameters and steps.")
-]
-Norm = Annotated[str, typer.Option(help="Which error: nmse, or worst (as `headcount certify RUN` bounds it).")]
-To = Annotated[
-    Path | None,
-    typer.Option("--out", help="With --learning-rate, write the page into this folder.", show_default=False),
-]
 
 
 @dataclass(frozen=True)
@@ -39,12 +24,23 @@ class FitOptions:
     """What `headcount fit` takes."""
 
     run: Run
-    law: Law = None
-    learning_rate: LearningRate = False
-    predicted: Predicted = None
-    confidence: Confidence = 0.95
-    norm: Norm = "nmse"
-    out: To = None
+    law: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Fit a power law of NMSE in this column.", show_default=False)
+    ] = None
+    learning_rate: Annotated[
+        bool, typer.Option("--learning-rate", help="Fit the best learning rate in parameters and steps.")
+    ] = False
+    predicted: Annotated[
+        float | None, typer.Option(help="Value to judge; for heads, the task's own by default.", show_default=False)
+    ] = None
+    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95
+    norm: Annotated[str, typer.Option(help="Which error: nmse, or worst (as `headcount certify RUN` bounds it).")] = (
+        "nmse"
+    )
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="With --learning-rate, write the page into this folder.", show_default=False),
+    ] = None
     spec: SpecName = None
 
 
@@ -106,7 +102,7 @@ def _learning_rate(study: Study, confidence: float, out: Path | None, command: s
 
     findings = fitted(study, confidence=confidence)
     page = rate_page(study, confidence=confidence, command=command) if out is not None else ""
-    files = [] if out is None else [out_file(out, "learning_rate.html", page)]
+    files = [] if out is None else [write_text(out / "learning_rate.html", page)]
     cells = Listing(
         findings.cell_rows, ("parameters", "steps", "best lr", "interval", "NMSE", "R2", "seeds", "diverged")
     )

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headcount.cli.options import Embedding, Layers, Length, Out, TaskOrFile, With, fields_of
-from headcount.cli.printing import Listing, Printout, out_file
+from headcount.cli.printing import Listing, Printout
+from headcount.files import write_text
 from headcount.numerals import magnitude, power
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def _plain(value: Any) -> str:
 
 
 def _written(out: Path, name: str, row: Any, drawn: str) -> tuple[Path, ...]:
-    return out_file(out, "flow.svg", drawn), out_file(out, name, json.dumps(row, indent=2) + "\n")
+    return write_text(out / "flow.svg", drawn), write_text(out / name, json.dumps(row, indent=2) + "\n")
 
 
 def _title(task: str) -> str:

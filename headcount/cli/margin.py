@@ -15,10 +15,6 @@ if TYPE_CHECKING:
     from headcount.papers.attention_svm.head_instances import ChoiceRow
     from headcount.papers.attention_svm.instance_files import SelectionFile
 
-Data = Annotated[
-    Path | None,
-    typer.Argument(help="npz: tokens, queries and chosen, or labels and read_out.", show_default=False),
-]
 SOLUTION = ("norm", "value", "duality gap", "least margin", "support", "rank")
 SHOWN = 20  # constraints of a proof that there is none
 
@@ -27,7 +23,10 @@ SHOWN = 20  # constraints of a proof that there is none
 class MarginOptions:
     """What `headcount theory margin` takes."""
 
-    data: Data = None
+    data: Annotated[
+        Path | None,
+        typer.Argument(help="npz: tokens, queries and chosen, or labels and read_out.", show_default=False),
+    ] = None
     model: ModelName = ""
     layer: LayerNumber = 1
     head: HeadNumber = 1

@@ -12,49 +12,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headcount.cli.options import Device
-from headcount.cli.printing import Listing, Printout, out_file, say
+from headcount.cli.printing import Listing, Printout, say
+from headcount.files import write_text
 
 if TYPE_CHECKING:
     from headcount.measuring import Measurement
 
-Data = Annotated[
-    str,
-    typer.Argument(help=".npz, .csv, .parquet, a folder of safetensors, or module:function.", show_default=False),
-]
-Target = Annotated[str, typer.Option(metavar="COLUMN", help="Table: the column to predict.")]
 Sequence = Annotated[
     str | None,
     typer.Option(
         metavar="COLUMN", help="Table: a row per token; this column tells sequences apart.", show_default=False
     ),
-]
-Window = Annotated[
-    int | None, typer.Option(metavar="N", help="Table: a row per moment; predict from N on end.", show_default=False)
-]
-Horizon = Annotated[int, typer.Option(metavar="N", help="With --window: so many rows ahead.")]
-Group = Annotated[
-    str | None, typer.Option(metavar="COLUMN", help="Table: sequences of a group stay together.", show_default=False)
-]
-SplitOf = Annotated[
-    str | None,
-    typer.Option("--split", metavar="COLUMN", help="Table: says training or validation.", show_default=False),
-]
-KindOf = Annotated[str | None, typer.Option("--kind", help="regression or classification.", show_default=False)]
-TokensAs = Annotated[
-    str | None,
-    typer.Option("--tokens", help="numbers or letters, where whole numbers may be either.", show_default=False),
-]
-TextBy = Annotated[
-    str | None,
-    typer.Option("--text", help="characters or words: the one column without numbers is the text.", show_default=False),
-]
-Heads = Annotated[str, typer.Option(help="Head counts to try, two or more, as 1-8 or 1,2,4.")]
-Budget = Annotated[str | None, typer.Option(help="Time to keep to, as 90s or 5m.", show_default=False)]
-To = Annotated[Path | None, typer.Option("--out", help="Folder for page and rows. Default: out/measure-NAME.")]
-Steps = Annotated[int | None, typer.Option(help="Training steps; 1500, or what the budget allows.", show_default=False)]
-Splits = Annotated[int | None, typer.Option(help="Outer splits, 2 to 20; 5, or by the budget.", show_default=False)]
-Workers = Annotated[
-    int | None, typer.Option(help="Processes that train side by side; one per core.", min=1, show_default=False)
 ]
 
 
@@ -62,31 +30,59 @@ Workers = Annotated[
 class MeasureOptions:
     """What `headcount measure` takes."""
 
-    data: Data
-    target: Target = "target"
+    data: Annotated[
+        str,
+        typer.Argument(help=".npz, .csv, .parquet, a folder of safetensors, or module:function.", show_default=False),
+    ]
+    target: Annotated[str, typer.Option(metavar="COLUMN", help="Table: the column to predict.")] = "target"
     sequence: Sequence = None
-    window: Window = None
-    horizon: Horizon = 1
-    group: Group = None
-    split: SplitOf = None
-    kind: KindOf = None
-    tokens: TokensAs = None
-    text: TextBy = None
-    heads: Heads = "1-4,6,8"
+    window: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Table: a row per moment; predict from N on end.", show_default=False),
+    ] = None
+    horizon: Annotated[int, typer.Option(metavar="N", help="With --window: so many rows ahead.")] = 1
+    group: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Table: sequences of a group stay together.", show_default=False),
+    ] = None
+    split: Annotated[
+        str | None,
+        typer.Option("--split", metavar="COLUMN", help="Table: says training or validation.", show_default=False),
+    ] = None
+    kind: Annotated[str | None, typer.Option("--kind", help="regression or classification.", show_default=False)] = None
+    tokens: Annotated[
+        str | None,
+        typer.Option("--tokens", help="numbers or letters, where whole numbers may be either.", show_default=False),
+    ] = None
+    text: Annotated[
+        str | None,
+        typer.Option(
+            "--text", help="characters or words: the one column without numbers is the text.", show_default=False
+        ),
+    ] = None
+    heads: Annotated[str, typer.Option(help="Head counts to try, two or more, as 1-8 or 1,2,4.")] = "1-4,6,8"
     layers: Annotated[int, typer.Option(help="Attention layers, up to.")] = 2
-    steps: Steps = None
-    splits: Splits = None
+    steps: Annotated[
+        int | None, typer.Option(help="Training steps; 1500, or what the budget allows.", show_default=False)
+    ] = None
+    splits: Annotated[
+        int | None, typer.Option(help="Outer splits, 2 to 20; 5, or by the budget.", show_default=False)
+    ] = None
     embed_dim: Annotated[int, typer.Option(help="Width of the state, shared by the heads.")] = 48
     width: Annotated[int, typer.Option(help="Hidden size of the feed-forwards.")] = 96
     head_dim: Annotated[
         int | None, typer.Option(help="Heads of this size, instead of a share.", show_default=False)
     ] = None
     pooling: Annotated[str, typer.Option(help="Read out from the class token, or the mean.")] = "class token"
-    budget: Budget = None
-    workers: Workers = None
+    budget: Annotated[str | None, typer.Option(help="Time to keep to, as 90s or 5m.", show_default=False)] = None
+    workers: Annotated[
+        int | None, typer.Option(help="Processes that train side by side; one per core.", min=1, show_default=False)
+    ] = None
     device: Device = "cpu"
     model: Annotated[Path | None, typer.Option(help="Save a network here, for apply.", show_default=False)] = None
-    out: To = None
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for page and rows. Default: out/measure-NAME.")] = (
+        None
+    )
 
 
 PLANNED = ("layers", "steps", "splits", "embed_dim", "width", "head_dim", "pooling")
@@ -124,7 +120,7 @@ def measure(options: MeasureOptions) -> Printout:
         )
     except KeyboardInterrupt:
         raise Interrupted(resume_hint) from None
-    paths = {name: str(out_file(folder, name, content)) for name, content in measurement.files.items()}
+    paths = {name: str(write_text(folder / name, content)) for name, content in measurement.files.items()}
     facts = {**measurement.as_row(), "rows": list(measurement.study.rows)}
     return Printout(facts, _lines(measurement), measurement.advice, paths.values())
 

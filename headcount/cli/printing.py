@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from headcount.files import atomic_write
 from headcount.results.claim import conclusion
+from headcount.results.study import finite
 from headcount.visible import visible
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _json_pieces(facts: Any, files: list[str]) -> Iterable[str]:
     if isinstance(facts, Iterator):
         return facts
     whole_facts = {**facts, "files": files} if isinstance(facts, Mapping) and files else facts
-    return [json.dumps(_finite(whole_facts), indent=2, default=str), "\n"]
+    return [json.dumps(finite(whole_facts), indent=2, default=str), "\n"]
 
 
 def _conclude(so: Claim | str) -> None:
@@ -153,14 +153,6 @@ def _show_listing(listing: Listing) -> None:
     console().print(table)
 
 
-def out_file(folder: Path, name: str, text: str) -> Path:
-    """Write `text` to `folder/name`, whole or not at all, and return the path."""
-    path = folder / name
-    with atomic_write(path) as scratch:
-        scratch.write_text(visible(text), encoding="utf-8")
-    return path
-
-
 def _cell(value: Any) -> str:
     if value is None:
         return "-"
@@ -173,29 +165,11 @@ def _cell(value: Any) -> str:
     return visible(str(value))
 
 
-def _finite(value: Any) -> Any:
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return None
-    if isinstance(value, Mapping):
-        return {str(k): _finite(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(v) for v in value]
-    return value
-
-
-class status_line:
+@contextlib.contextmanager
+def status_line() -> Iterator[Callable[[str], None]]:
     """One line on a terminal's stderr that always says what is being done; elsewhere, silence."""
-
-    def __enter__(self) -> Any:
-        self.shown = console(stderr=True).status("reading the model") if sys.stderr.isatty() else None
-        if self.shown is not None:
-            self.shown.start()
-        return self.tell
-
-    def tell(self, what: str) -> None:
-        if self.shown is not None:
-            self.shown.update(what)
-
-    def __exit__(self, *_: object) -> None:
-        if self.shown is not None:
-            self.shown.stop()
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    with console(stderr=True).status("reading the model") as shown:
+        yield shown.update

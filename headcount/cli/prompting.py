@@ -15,10 +15,6 @@ if TYPE_CHECKING:
     from headcount.papers.prompts.head_problems import LookedRow
     from headcount.papers.prompts.layer_files import PromptProblem
 
-Data = Annotated[
-    Path | None,
-    typer.Argument(help="npz: query, key, value, last, contexts, targets. None: a hard pair.", show_default=False),
-]
 LOOKED = "what the head itself looks at most, and wanted here"
 MISSED = "squares missed at the last token"
 
@@ -27,7 +23,10 @@ MISSED = "squares missed at the last token"
 class PromptOptions:
     """What `headcount theory prompt` takes."""
 
-    data: Data = None
+    data: Annotated[
+        Path | None,
+        typer.Argument(help="npz: query, key, value, last, contexts, targets. None: a hard pair.", show_default=False),
+    ] = None
     model: ModelName = ""
     layer: LayerNumber = 1
     head: HeadNumber = 1

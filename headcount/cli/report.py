@@ -11,24 +11,13 @@ import typer
 
 from headcount.cli.opening import folder_of, one_spec, opened
 from headcount.cli.options import Run, SpecName
-from headcount.cli.printing import Listing, Printout, Verbatim, out_file
+from headcount.cli.printing import Listing, Printout, Verbatim
+from headcount.files import write_text
 from headcount.refusals import at_least_one, nearest
 
 if TYPE_CHECKING:
     from headcount.results import Study
     from headcount.results.attention_record import AttentionRecord
-
-To = Annotated[Path | None, typer.Option("--out", help="Folder to write into; RUN by default.", show_default=False)]
-Predicted = Annotated[int | None, typer.Option(help="Heads to judge; the task's own by default.", show_default=False)]
-Figure = Annotated[str, typer.Option("--figure", help="Only the figure, for a paper: svg, pdf or png.")]
-Width = Annotated[str, typer.Option(help="With --figure: width on paper, as 3.25in or 84mm.")]
-Tabular = Annotated[str, typer.Option("--table", help="Only the numbers: latex or markdown.")]
-Attention = Annotated[bool, typer.Option("--attention", help="Only where the heads of a kept network look.")]
-Heads = Annotated[int | None, typer.Option(help="With --attention: of so many heads; else the best.")]
-Length = Annotated[int | None, typer.Option(help="With --attention: of this length; else the best.")]
-Samples = Annotated[int, typer.Option(help="With --attention: fresh sequences to look at.")]
-Inputs = Annotated[int, typer.Option(help="With --attention: sequences to draw a map of.")]
-Seed = Annotated[int, typer.Option(help="With --attention: seed of the sequences.")]
 
 
 @dataclass(frozen=True)
@@ -36,17 +25,21 @@ class ReportOptions:
     """What `headcount report` takes."""
 
     run: Run
-    out: To = None
-    predicted: Predicted = None
-    figure: Figure = ""
-    width: Width = "6.5in"
-    table: Tabular = ""
-    attention: Attention = False
-    heads: Heads = None
-    length: Length = None
-    samples: Samples = 1000
-    inputs: Inputs = 4
-    seed: Seed = 0
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder to write into; RUN by default.", show_default=False)
+    ] = None
+    predicted: Annotated[
+        int | None, typer.Option(help="Heads to judge; the task's own by default.", show_default=False)
+    ] = None
+    figure: Annotated[str, typer.Option("--figure", help="Only the figure, for a paper: svg, pdf or png.")] = ""
+    width: Annotated[str, typer.Option(help="With --figure: width on paper, as 3.25in or 84mm.")] = "6.5in"
+    table: Annotated[str, typer.Option("--table", help="Only the numbers: latex or markdown.")] = ""
+    attention: Annotated[bool, typer.Option("--attention", help="Only where the heads of a kept network look.")] = False
+    heads: Annotated[int | None, typer.Option(help="With --attention: of so many heads; else the best.")] = None
+    length: Annotated[int | None, typer.Option(help="With --attention: of this length; else the best.")] = None
+    samples: Annotated[int, typer.Option(help="With --attention: fresh sequences to look at.")] = 1000
+    inputs: Annotated[int, typer.Option(help="With --attention: sequences to draw a map of.")] = 4
+    seed: Annotated[int, typer.Option(help="With --attention: seed of the sequences.")] = 0
     spec: SpecName = None
 
 
@@ -68,7 +61,7 @@ def report(options: ReportOptions) -> Printout:
     if options.figure:
         return _figure(study, folder, options.figure, options.width)
     pages = _pages(options.run, study, options.predicted, options.spec)
-    paths = {name: out_file(folder, name, content) for name, content in pages.items()}
+    paths = {name: write_text(folder / name, content) for name, content in pages.items()}
     so = f"open {paths['report.html']} in a browser: one page that needs no other file and no network"
     return Printout({}, [], so, paths.values())
 
@@ -121,7 +114,7 @@ def _attention(run: Path, folder: Path, spec: str | None, looked: dict[str, int 
 
     record = attention_in(run, spec=spec, **looked)  # type: ignore[arg-type]
     page = attention_page(record, command=f"headcount report {run} --attention")
-    path = out_file(folder, "attention.html", page)
+    path = write_text(folder / "attention.html", page)
     rows = [{k: v if k == "head" else f"{v:.1%}" for k, v in row.items()} for row in record.rows()]
     lines = [
         f"{record.task} by {record.layers} at length {record.length}, NMSE {record.nmse:.2e}\n",

@@ -20,18 +20,6 @@ if TYPE_CHECKING:
     from headcount.sizing.settling import SettlingExperiment
     from headcount.tasks import Task
 
-Budget = Annotated[str | None, typer.Argument(help="Parameters, as 135M or 1.5B.", show_default=False)]
-Known = Annotated[
-    str | None,
-    typer.Option(
-        "--model", help="Known model's name, a folder or a config.json, in place of a budget.", show_default=False
-    ),
-]
-Limit = Annotated[str | None, typer.Option(help="Bytes of cache a token, as 16kB.", show_default=False)]
-Experiment = Annotated[
-    Path | None,
-    typer.Option("--experiment", help="Write the sweep that decides between the first two.", show_default=False),
-]
 SHAPE = ("heads", "head_dim", "kv", "feed", "cache/token", "expected")
 BESIDE = ("model", "heads", "cache bytes per token", "why it differs")
 
@@ -40,14 +28,21 @@ BESIDE = ("model", "heads", "cache bytes per token", "why it differs")
 class ShapeOptions:
     """What `headcount shape` takes."""
 
-    budget: Budget = None
-    model: Known = None
+    budget: Annotated[str | None, typer.Argument(help="Parameters, as 135M or 1.5B.", show_default=False)] = None
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model", help="Known model's name, a folder or a config.json, in place of a budget.", show_default=False
+        ),
+    ] = None
     width: Annotated[int | None, typer.Option(help="Width of the model (embed_dim).", show_default=False)] = None
     layers: Annotated[int | None, typer.Option(help="Layers.", show_default=False)] = None
     context: Annotated[int, typer.Option(help="Tokens of context.")] = 2048
     vocab: Annotated[int | None, typer.Option(help="Tokens known.", show_default="32768, encoders 0")] = None
     encoder: Annotated[bool, typer.Option("--encoder", help="Reads both ways and keeps no cache.")] = False
-    cache_per_token: Limit = None
+    cache_per_token: Annotated[
+        str | None, typer.Option(help="Bytes of cache a token, as 16kB.", show_default=False)
+    ] = None
     memory: Annotated[str | None, typer.Option(help="Bytes for weights and cache.", show_default=False)] = None
     speed: Annotated[float, typer.Option(help="Tokens a second that must be reached.")] = 0.0
     bandwidth: Annotated[str, typer.Option(help="Bytes a second that memory gives.")] = "1TB"
@@ -57,7 +52,10 @@ class ShapeOptions:
         typer.Option(help="Task, or letters as UR, that theorems are asked of.", show_default=False),
     ] = None
     evidence: Annotated[bool, typer.Option("--evidence", help="Print what was measured, row by row.")] = False
-    experiment: Experiment = None
+    experiment: Annotated[
+        Path | None,
+        typer.Option("--experiment", help="Write the sweep that decides between the first two.", show_default=False),
+    ] = None
     text: Annotated[str, typer.Option(help="What --experiment trains on: .npz windows or a text file.")] = "text.txt"
     flops: Annotated[float, typer.Option(help="Arithmetic that --experiment may take.")] = 1e17
     out: Out = None

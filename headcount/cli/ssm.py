@@ -21,11 +21,9 @@ SystemFile = Annotated[
     Path, typer.Argument(help="JSON or safetensors: poles and residues, or a filter in scipy's forms.")
 ]
 MaybeFile = Annotated[Path | None, typer.Argument(help="JSON or safetensors of a system.", show_default=False)]
-MaxEntry = Annotated[float | None, typer.Option(help="Largest entry wanted; the least depth that has it is taken.")]
 DealName = Annotated[
     str, typer.Option("--deal", help="Which modes share a chain: modulus, angle for close poles, or the best of both.")
 ]
-Reach = Annotated[float | None, typer.Option(help="Largest weight of the format; each form's own if none.")]
 FORM = ("budget", "form", "numbers", "bits", "gap", "worst dB")
 ARGUMENTS = ("paper", "sharper", "positive_real", "padded", "gain_stages", "lower")  # the first three for any modes
 ENDINGS = {"onnx": ".onnx", "pt2": ".pt2", "sos": "-sos.json"}
@@ -35,7 +33,9 @@ SHOWN = 20  # modes of a flat system
 
 def deepen(
     system: SystemFile,
-    max_entry: MaxEntry = None,
+    max_entry: Annotated[
+        float | None, typer.Option(help="Largest entry wanted; the least depth that has it is taken.")
+    ] = None,
     depth: Annotated[int | None, typer.Option(help="Depth, instead of a largest entry.")] = None,
     width: Annotated[int | None, typer.Option(help="Width; the least that holds the modes if not given.")] = None,
     deal: DealName = "",
@@ -189,7 +189,7 @@ class QuantiseOptions:
     system: MaybeFile = None
     bits: Annotated[str, typer.Option(help="Bits per number, separated by commas.")] = "6,8,10,12,16"
     depth: Annotated[int | None, typer.Option(help="Depth; that which loses least if not given.")] = None
-    reach: Reach = None
+    reach: Annotated[float | None, typer.Option(help="Largest weight of the format; each form's own if none.")] = None
     speech: Annotated[Path | None, typer.Option(help="Archive of spoken digits, instead of a system.")] = None
     digit: Annotated[int, typer.Option(help="Which digit of the archive.")] = 0
     order: Annotated[int, typer.Option(help="Order of the prediction filter.")] = 16

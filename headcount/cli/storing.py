@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from headcount.results.export import Exported
 
 Folder = Annotated[Path, typer.Argument(metavar="STORE", help="Folder of a study, as `headcount sweep` writes it.")]
-Into = Annotated[Path, typer.Argument(metavar="INTO", help="Folder of the store that grows; made if missing.")]
-Others = Annotated[list[Path], typer.Argument(metavar="STORE...", help="Folders of the stores to bring in.")]
-To = Annotated[Path | None, typer.Option("--out", help="Folder to write into. Default: RUN.")]
-Problems = Annotated[bool, typer.Option("--vnnlib", help="Also write kept networks as ONNX and VNN-LIB problems.")]
 
 
 def list_runs(folder: Annotated[Path, typer.Argument(help="Folder that holds studies.")] = Path("runs")) -> Printout:
@@ -38,7 +34,15 @@ def list_runs(folder: Annotated[Path, typer.Argument(help="Folder that holds stu
     return Printout(rows, [Listing(rows, columns)], unfinished_in_words(rows))
 
 
-def export(run: Run, out: To = None, spec: SpecName = None, vnnlib: Problems = False, domain: BoxEnds = "") -> Printout:
+def export(
+    run: Run,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder to write into. Default: RUN.")] = None,
+    spec: SpecName = None,
+    vnnlib: Annotated[
+        bool, typer.Option("--vnnlib", help="Also write kept networks as ONNX and VNN-LIB problems.")
+    ] = False,
+    domain: BoxEnds = "",
+) -> Printout:
     """Write a study as rows.csv, rows.jsonl and study.json.
 
     With --vnnlib, also the error of every kept network (network minus target) as ONNX, and in VNN-LIB two questions
@@ -115,7 +119,10 @@ def repair(folder: Folder) -> Printout:
     return Printout(asdict(mended), lines, so)
 
 
-def merge(into: Into, others: Others) -> Printout:
+def merge(
+    into: Annotated[Path, typer.Argument(metavar="INTO", help="Folder of the store that grows; made if missing.")],
+    others: Annotated[list[Path], typer.Argument(metavar="STORE...", help="Folders of the stores to bring in.")],
+) -> Printout:
     """Bring the rows and specs of other stores into one.
 
     Rows that are there already stay.

@@ -20,39 +20,30 @@ if TYPE_CHECKING:
     from headcount.training.spec import Sweep
     from headcount.training.workers import Workers
 
-SpecFile = Annotated[Path, typer.Argument(help="TOML file: task, grid, seeds, training.", show_default=False)]
-Kept = Annotated[Path | None, typer.Option(help="Where rows are kept. Default: runs/NAME.")]
-Every = Annotated[
-    str | None,
-    typer.Option("--checkpoint", help="How often a bank keeps its state; 10m, 0 for never.", show_default=False),
-]
-SaveNetworks = Annotated[str, typer.Option("--save", help="Networks to keep beside the rows: none, best or all.")]
-WorkerCount = Annotated[
-    int | None,
-    typer.Option("--workers", help="Processes that train; on cuda one per GPU.", show_default=False),
-]
-Backend = Annotated[str, typer.Option("--backend", help="Who trains: local, or ray for a cluster.")]
-Address = Annotated[
-    str | None, typer.Option("--address", help="Of the Ray cluster: host:port or auto.", show_default=False)
-]
-TakeOver = Annotated[
-    bool, typer.Option("--take-over", help="Take banks from a process that stands still for 45 s, not for 10 min.")
-]
-
 
 @dataclass(frozen=True)
 class SweepOptions:
     """What `headcount sweep` takes."""
 
-    spec: SpecFile
-    store: Kept = None
+    spec: Annotated[Path, typer.Argument(help="TOML file: task, grid, seeds, training.", show_default=False)]
+    store: Annotated[Path | None, typer.Option(help="Where rows are kept. Default: runs/NAME.")] = None
     device: Device = "cpu"
-    checkpoint: Every = None
-    save: SaveNetworks = "none"
-    workers: WorkerCount = None
-    backend: Backend = "local"
-    address: Address = None
-    take_over: TakeOver = False
+    checkpoint: Annotated[
+        str | None,
+        typer.Option("--checkpoint", help="How often a bank keeps its state; 10m, 0 for never.", show_default=False),
+    ] = None
+    save: Annotated[str, typer.Option("--save", help="Networks to keep beside the rows: none, best or all.")] = "none"
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", help="Processes that train; on cuda one per GPU.", show_default=False),
+    ] = None
+    backend: Annotated[str, typer.Option("--backend", help="Who trains: local, or ray for a cluster.")] = "local"
+    address: Annotated[
+        str | None, typer.Option("--address", help="Of the Ray cluster: host:port or auto.", show_default=False)
+    ] = None
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="Take banks from a process that stands still for 45 s, not for 10 min.")
+    ] = False
 
 
 def sweep(options: SweepOptions) -> Printout:

@@ -20,15 +20,12 @@ from headcount.results.verdicts import Basis, Comparison, Evidence, Predicate, h
 __all__ = [
     "ComparedCell",
     "TableComparison",
-    "Outcome",
-    "Agreement",
     "compare",
     "comparisons",
     "judge_claims",
     "knee_of",
 ]
 
-Outcome = Literal["matches", "same shape", "differs", "undecided", "consistent", "not comparable"]
 SIDES: dict[Origin, Literal["printed", "summary", "typed", "ours"]] = {
     "paper": "printed",
     "second-hand": "summary",
@@ -71,30 +68,6 @@ class ComparedCell:
 
 
 @dataclass(frozen=True)
-class Agreement:
-    """A claim about a published table or list of statements, in a word and its reason."""
-
-    judged: Claim
-
-    @property
-    def outcome(self) -> Outcome:
-        """The word."""
-        return self.judged.word  # type: ignore[return-value]
-
-    @property
-    def reason(self) -> str:
-        """Why, in words that decide nothing."""
-        return self.judged.reason
-
-    def claim(self) -> Claim:
-        """The verdict as a claim: with what it compares, how many times that ours is, and the runs behind it."""
-        return self.judged
-
-    def __str__(self) -> str:
-        return f"{self.outcome}: {self.reason}"
-
-
-@dataclass(frozen=True)
 class TableComparison:
     """A published table beside ours: every common cell, pairs (ordered alike, compared), knees (stated, ours).
 
@@ -131,16 +104,16 @@ class TableComparison:
         return self.knees is None or self.knees[0] == self.knees[1]
 
     @property
-    def verdict(self) -> Agreement:
+    def verdict(self) -> Claim:
         """Matches where most cells agree; same shape where order and knee do; else differs.
 
         Numbers that were derived here cannot be matched, for nobody else printed them: there it is consistent. Where
         one formula stands on both sides nothing was compared.
         """
         if not self.cells:
-            return Agreement(self._claim(Predicate.UNDECIDED, "nothing measured stands in the published table"))
+            return self._claim(Predicate.UNDECIDED, "nothing measured stands in the published table")
         words = f"{self.agreeing} of {len(self.cells)} {self._yardstick}; {self._shape}{self._distance}{self._read}"
-        return Agreement(strongest(self._words, lambda word: self._claim(word, words)))
+        return strongest(self._words, lambda word: self._claim(word, words))
 
     @property
     def _words(self) -> tuple[Predicate, ...]:
@@ -206,7 +179,7 @@ def compare(published: Published, cells: Cells) -> TableComparison:
 
     >>> from headcount.sources import Source
     >>> table = Published("T", Source("yu2025heads", "T"), "heads", (1, 2), "length", (8,), ((.1,), (.001,)))
-    >>> compare(table, {(1, 8): [.08, .12], (2, 8): [.0005, .002]}).verdict.outcome
+    >>> compare(table, {(1, 8): [.08, .12], (2, 8): [.0005, .002]}).verdict.word
     'matches'
     """
     compared = tuple(
@@ -226,7 +199,7 @@ def comparisons(record: Record, reproduction: Reproduction) -> list[TableCompari
     return [replace(one, diverged=lost if isinstance(lost, int) else 0, kept=seeds_kept) for one in compared]
 
 
-def judge_claims(claims: Sequence[Stated], diverged: int = 0) -> Agreement:
+def judge_claims(claims: Sequence[Stated], diverged: int = 0) -> Claim:
     """The verdict on statements without numbers: there is no level to match, so the best is the same shape."""
     confirmed = [claim for claim in claims if claim.holds]
     words = f"{len(confirmed)} of {len(claims)} statements are borne out by what was measured"
@@ -237,11 +210,9 @@ def judge_claims(claims: Sequence[Stated], diverged: int = 0) -> Agreement:
     against = Comparison("the paper's statements", "printed", statement="ours" if reading else "theirs")
     evidence = Evidence(planned=len(claims), entered=len(claims), diverged=diverged, rows=len(claims))
     basis = Basis("measured", n=len(claims))
-    return Agreement(
-        strongest(
-            _offered(reading, bool(failing)),
-            lambda word: Claim("statements", word, None, basis, None, (), against, evidence, words),
-        )
+    return strongest(
+        _offered(reading, bool(failing)),
+        lambda word: Claim("statements", word, None, basis, None, (), against, evidence, words),
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,35 +69,6 @@ class Cells:
     def seeds(self) -> Float[np.ndarray, "group point seed"]:
         """The logarithms of all seeds of a cell, whatever their sample."""
         return self.logs.reshape(*self.logs.shape[:2], -1)
-
-    def resampled(self, resamples: int, generator: np.random.Generator) -> Iterator[Float[np.ndarray, "r group point"]]:
-        """Levels of cells drawn again with replacement, in pieces that fit the memory of a small machine."""
-        size = max(1, min(resamples, 2_000_000 // max(1, self.logs.size)))
-        for start in range(0, resamples, size):
-            yield level(self._drawn(min(size, resamples - start), generator))
-
-    def _drawn(self, resamples: int, generator: np.random.Generator) -> Float[np.ndarray, "r group point draw"]:
-        nested = self.logs if self._nested else self._flat
-        groups, points, samples, seeds = nested.shape
-        counts = np.isfinite(nested).sum(-1)
-        # First the samples, the same for every cell since all cells share them; then the seeds within each.
-        sample = generator.integers(0, samples, (resamples, 1, 1, samples, 1))
-        sample = np.broadcast_to(sample, (resamples, groups, points, samples, seeds)).reshape(-1, samples * seeds)
-        cell = np.tile(np.arange(groups * points), resamples)[:, None]
-        counts, values = counts.reshape(-1, samples), nested.reshape(-1, samples, seeds)
-        seed = (generator.random(sample.shape) * counts[cell, sample]).astype(int)
-        drawn = values[cell, sample, seed]
-        # A cell with fewer seeds than the fullest draws only as many as it has.
-        drawn[np.tile(np.arange(seeds), samples) >= counts[cell, sample]] = np.nan
-        return drawn.reshape(resamples, groups, points, -1)
-
-    @property
-    def _nested(self) -> bool:
-        return self.logs.shape[2] > 1 and bool((np.isfinite(self.logs).sum(-1) >= 2).all())
-
-    @property
-    def _flat(self) -> Float[np.ndarray, "group point 1 seed"]:
-        return np.sort(self.logs.reshape(*self.logs.shape[:2], 1, -1), axis=-1)  # NaN goes to the end
 
 
 def level(logs: Float[np.ndarray, "*cell seed"]) -> Float[np.ndarray, "*cell"]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 from headcount.results.claim import Claim
 from headcount.results.hypothesis import Hypothesis
@@ -50,13 +50,7 @@ class Verdict:
     @classmethod
     def of(cls, claim: Claim, predicted: float) -> Verdict:
         """The word of a claim that judges a prediction, and its reason."""
-        words: dict[Predicate, Outcome] = {
-            Predicate.CONSISTENT: "consistent",
-            Predicate.REFUTED: "refuted",
-            Predicate.FAILS: "does not hold here",
-            Predicate.UNRESOLVED: "unresolved",
-        }
-        return cls(words[claim.predicate], predicted, claim.reason)
+        return cls(cast(Outcome, claim.word), predicted, claim.reason)
 
     def as_row(self) -> dict[str, object]:
         """The verdict as one flat machine-readable row."""

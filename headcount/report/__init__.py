@@ -1,7 +1,7 @@
 """Rows into tables, figures and one self-contained page: pure functions of a stored study. No torch."""
 
 from headcount.drawing.svg import Figure
-from headcount.report.article import Exhibit, Passage, article, write_article
+from headcount.report.article import Exhibit, Passage, article
 from headcount.report.curves import curves
 from headcount.report.head_pictures import attention_page, hit_matrix
 from headcount.report.heat_map import heat_map
@@ -14,7 +14,6 @@ __all__ = [
     "Passage",
     "article",
     "attention_page",
-    "write_article",
     "against_length",
     "curves",
     "figure",

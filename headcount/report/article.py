@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from headcount.drawing.svg import Figure
-from headcount.files import atomic_write
 from headcount.numerals import short
 from headcount.report.rendering import both, render, trusted
-from headcount.visible import visible
 
 LONG = 32  # letters from which a column of words is broken into lines
 
@@ -71,13 +68,6 @@ def article(
         command=command,
         date=date,
     )
-
-
-def write_article(path: Path, text: str) -> Path:
-    """Write a page, whole or not at all."""
-    with atomic_write(path) as scratch:
-        scratch.write_text(visible(text), encoding="utf-8")
-    return path
 
 
 def _part(number: int, section: Passage) -> dict[str, object]:

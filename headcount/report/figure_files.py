@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headcount.files import atomic_write
+from headcount.files import atomic_write, write_text
 from headcount.refusals import nearest
 from headcount.report.page import paper_figure
-from headcount.visible import visible
 
 if TYPE_CHECKING:
     from headcount.results import Study
@@ -21,10 +20,10 @@ def write_figure(study: Study, folder: Path, format: str, width: str = "6.5in") 
     if format not in FORMATS:
         raise ValueError(f"no figure as {format!r}; {nearest(format, FORMATS)}")
     picture, path = paper_figure(study, width), folder / f"figure.{format}"
+    if format == "svg":
+        return write_text(path, picture)
     with atomic_write(path) as scratch:
-        scratch.write_text(visible(picture), encoding="utf-8") if format == "svg" else _convert(
-            picture, scratch, format
-        )
+        _convert(picture, scratch, format)
     return path
 
 

@@ -38,6 +38,7 @@ class Section:
     pooled: Knee | None
     by_length: dict[int, Knee]
     problem: str
+    drawn: Figure
     figures: dict[str, Markup]
 
 
@@ -56,44 +57,10 @@ def report(
     `attention` is that of a network of the study, to be shown with it; `because` says why so many heads are predicted,
     where they are the task's own.
     """
-    predicted = predicted_heads(study) if predicted is None else predicted
-    sections = _sections(study, predicted, confidence)
-    return _page(study, sections, predicted, command, confidence, attention, because)
-
-
-def _sections(study: Study, predicted: int | None, confidence: float) -> list[Section]:
-    parts = variants(study).items()
-    return [_section(f"v{i}", label, part, predicted, confidence) for i, (label, part) in enumerate(parts)]
-
-
-def _page(
-    study: Study,
-    sections: list[Section],
-    predicted: int | None,
-    command: str,
-    confidence: float,
-    attention: AttentionRecord | None,
-    because: str,
-) -> str:
-    return render(
-        "page.html",
-        study=study,
-        sections=sections,
-        lead=partial(lead, level=_level(study)),
-        level=_level(study),
-        headline=_headline(sections),
-        attention=attention,
-        matrix=None if attention is None else both("attention", *(hit_matrix(attention, width=w[1]) for w in SIZES)),
-        facts=_facts(study, predicted),
-        predicted=predicted,
-        table=table(study),
-        toml=study.spec.get("toml", ""),
-        spec=words_of({key: value for key, value in study.spec.items() if key != "toml"}),
-        environment=environment_of(study),
-        command=command or _command(study),
-        because=because,
-        **_method(study, predicted, confidence),
+    files = write(
+        study, predicted=predicted, command=command, confidence=confidence, attention=attention, because=because
     )
+    return files["report.html"]
 
 
 def _method(study: Study, predicted: int | None, confidence: float) -> dict[str, Any]:
@@ -112,16 +79,39 @@ def write(
     *,
     predicted: int | None = None,
     command: str = "",
+    confidence: float = 0.95,
     attention: AttentionRecord | None = None,
     because: str = "",
 ) -> dict[str, str]:
     """The files of a report by name: the page, and its main figure for each design of the study."""
     predicted = predicted_heads(study) if predicted is None else predicted
-    sections = _sections(study, predicted, 0.95)
-    files = {"report.html": _page(study, sections, predicted, command, 0.95, attention, because)}
+    parts, level = variants(study).items(), _level(study)
+    sections = [_section(f"v{i}", label, part, predicted, confidence) for i, (label, part) in enumerate(parts)]
+    files = {
+        "report.html": render(
+            "page.html",
+            study=study,
+            sections=sections,
+            lead=partial(lead, level=level),
+            level=level,
+            headline=_headline(sections),
+            attention=attention,
+            matrix=None
+            if attention is None
+            else both("attention", *(hit_matrix(attention, width=w[1]) for w in SIZES)),
+            facts=_facts(study, predicted),
+            predicted=predicted,
+            table=table(study),
+            toml=study.spec.get("toml", ""),
+            spec=words_of({key: value for key, value in study.spec.items() if key != "toml"}),
+            environment=environment_of(study),
+            command=command or _command(study),
+            because=because,
+            **_method(study, predicted, confidence),
+        )
+    }
     for i, part in enumerate(sections):
-        drawn = curves(Cells.of(part.study, "heads"), part.pooled, part.by_length, width=WIDE[0], label=_level(study))
-        files["curves.svg" if i == 0 else f"curves-{i + 1}.svg"] = drawn.standalone()
+        files["curves.svg" if i == 0 else f"curves-{i + 1}.svg"] = part.drawn.standalone()
     return files
 
 
@@ -145,7 +135,7 @@ def _section(name: str, label: str, study: Study, predicted: int | None, confide
     if len(cells.groups) > 1:
         drawn["lengths"] = [against_length(cells, width=w[1], label=level) for w in (WIDE, NARROW)]
     figures = {key: both(f"{name}-{key}", *pair) for key, pair in drawn.items()}
-    return Section(label, study, pooled, by_length, problem, figures)
+    return Section(label, study, pooled, by_length, problem, drawn["curves"][0], figures)
 
 
 def _knees(study: Study, predicted: int | None, confidence: float) -> tuple[Knee | None, dict[int, Knee], str]:
@@ -163,14 +153,7 @@ def _headline(sections: list[Section]) -> str:
         met = sum(_is(section, "consistent") for section in sections)
         return f"{met} of {len(sections)} designs agree with the prediction"
     pooled = sections[0].pooled
-    if pooled is None:
-        return "No knee to report yet"
-    return headline(pooled)
-
-
-def headline(found: Knee) -> str:
-    """What the interval allows to be said in a headline, and no more."""
-    return found.claim().headline
+    return "No knee to report yet" if pooled is None else pooled.claim().headline
 
 
 def _is(section: Section, outcome: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from headcount.files import atomic_write
+from headcount.files import write_text
 from headcount.results.record import Record, Reproduction, Setting
 
 Progress = Callable[[Reproduction, Record | None], None]
@@ -30,16 +30,10 @@ def reproduce(
         path = out / reproduction.file(quick=setting.quick)
         if again or not path.exists():
             on_progress(reproduction, None)
-            keep(path, reproduction.measure(setting).to_json())
+            write_text(path, reproduction.measure(setting).to_json())
         records.append(Record.read(path))
         on_progress(reproduction, records[-1])
     return records
-
-
-def keep(path: Path, text: str) -> None:
-    """Write a file, whole or not at all."""
-    with atomic_write(path) as scratch:
-        scratch.write_text(text, encoding="utf-8")
 
 
 def read_records(folder: Path) -> dict[str, Record]:

@@ -13,7 +13,6 @@ from headcount.fits.agreement import (
     MOST,
     ORDERED,
     SPREADS,
-    Agreement,
     ComparedCell,
     TableComparison,
     comparisons,
@@ -22,7 +21,7 @@ from headcount.fits.agreement import (
 from headcount.numerals import counted, short
 from headcount.report.rendering import render
 from headcount.reproduction.index import REPRODUCTIONS
-from headcount.results.claim import conclusion
+from headcount.results.claim import Claim, conclusion
 from headcount.results.literature import Cells, Published, Ratio
 from headcount.results.record import Record, Reproduction
 from headcount.results.verdicts import PLURALS
@@ -70,7 +69,7 @@ class PageTable:
     corner: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, tuple[ShownTable, ...]], ...]
-    verdict: Agreement | None
+    verdict: Claim | None
     against: str = ""
 
 
@@ -83,7 +82,7 @@ class PageEntry:
     tables: tuple[PageTable, ...]
 
     @property
-    def verdicts(self) -> list[Agreement]:
+    def verdicts(self) -> list[Claim]:
         """A verdict for each published table, and one for the statements without numbers."""
         table_verdicts = [table.verdict for table in self.tables if table.verdict is not None]
         claims = self.record.measured.claims if self.record else ()
@@ -101,7 +100,7 @@ class PageEntry:
         return self.record.measured.kept if self.record else ""
 
     @property
-    def outcomes(self) -> list[tuple[str, Agreement]]:
+    def outcomes(self) -> list[tuple[str, Claim]]:
         """Verdicts with what each is about."""
         names = [table.title for table in self.tables if table.verdict is not None] + ["statements"]
         return list(zip(names, self.verdicts, strict=False))
@@ -143,7 +142,7 @@ class ComparedRecords:
     def rows(self) -> list[dict[str, object]]:
         """A row for each verdict."""
         return [
-            {"name": e.reproduction.name, "table": table, "verdict": v.outcome, "reason": v.reason, "run": e.size}
+            {"name": e.reproduction.name, "table": table, "verdict": v.word, "reason": v.reason, "run": e.size}
             for e in entries(self.records)
             if e.record is not None and (self.shown is None or e.reproduction.name in self.shown)
             for table, v in e.outcomes
@@ -167,7 +166,9 @@ class ComparedRecords:
 def outcome_lines(record: Record, reproduction: Reproduction) -> list[str]:
     """What one run came to: its tables, its statements, and what is to be said of it."""
     smaller = " (quick: smaller than published)" if record.quick else ""
-    lines = [f"{c.published.title}: {c.verdict}{smaller}" for c in comparisons(record, reproduction)]
+    lines = [
+        f"{c.published.title}: {c.verdict.word}: {c.verdict.reason}{smaller}" for c in comparisons(record, reproduction)
+    ]
     for claim in record.measured.claims:
         lines.append(f"{'borne out' if claim.holds else 'not borne out'}: {claim.says}. Here: {claim.ours}")
     return [*lines, *record.measured.remarks]
@@ -275,7 +276,7 @@ def _render(name: str, records: Mapping[str, Record]) -> str:
 
 def _answer(page_entries: Sequence[PageEntry]) -> str:
     """How many published tables came out how, in one sentence."""
-    outcomes = [verdict.outcome for entry in page_entries for verdict in entry.verdicts]
+    outcomes = [verdict.word for entry in page_entries for verdict in entry.verdicts]
     counts = ", ".join(f"{outcomes.count(word)} {meant}" for word, meant in PLURALS.items() if word in outcomes)
     return conclusion(f"of {len(outcomes)} published tables and lists of statements, {counts}")
 

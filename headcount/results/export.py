@@ -15,7 +15,7 @@ from typing import Any, TextIO
 from headcount.files import atomic_write
 from headcount.results.snapshot import Snapshot
 from headcount.results.store import Store, read_study
-from headcount.results.study import Row, Study, as_rows, strict_json
+from headcount.results.study import Row, Study, strict_json
 from headcount.visible import plain_cell
 
 __all__ = ["Exported"]
@@ -106,14 +106,10 @@ class Exported:
                 yield strict_json(row), row
             return
         used: dict[str, None] = {}
-        first: Row | None = None
-        for chunk in self.kept.chunks():
-            rows = as_rows(f"[{','.join(text for text, _ in chunk)}]", "the store", first)
-            first = rows[0] if first is None and rows else first
-            for (text, env), row in zip(chunk, rows, strict=True):
-                self.count += 1
-                used.setdefault(env)
-                yield _strict(text, row), row
+        for row, env, text in self.kept.rows():
+            self.count += 1
+            used.setdefault(env)
+            yield _strict(text, row), row
         self.head = Study((), self.kept.told(self.count), self.kept.environment(used), self.kept.spec.name)
 
 

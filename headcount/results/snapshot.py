@@ -57,15 +57,15 @@ class Snapshot:
     last: int
     wait: float | None = None
 
-    def rows(self) -> Iterator[tuple[Row, str]]:
-        """The finished rows in the spec's order, one by one, each with the address of its environment."""
+    def rows(self) -> Iterator[tuple[Row, str, str]]:
+        """The finished rows in the spec's order, one by one, each with its environment's address and its own text."""
         first: Row | None = None
-        for chunk in self.chunks():
+        for chunk in self._chunks():
             rows = as_rows(f"[{','.join(text for text, _ in chunk)}]", "the store", first)
             first = rows[0] if first is None and rows else first
-            yield from zip(rows, (env for _, env in chunk), strict=True)
+            yield from ((row, env, text) for row, (text, env) in zip(rows, chunk, strict=True))
 
-    def chunks(self) -> Iterator[list[tuple[str, str]]]:
+    def _chunks(self) -> Iterator[list[tuple[str, str]]]:
         """The same as JSON texts, some at a time; no lock is held while they are used."""
         with reading(self.path, self.wait) as db:
             self._refuse_another_file()
@@ -82,7 +82,7 @@ class Snapshot:
         """All of its rows, in the spec's order."""
         used: dict[str, None] = {}
         rows, packed = [], RowPacking()
-        for row, env in self.rows():
+        for row, env, _ in self.rows():
             rows.append(packed(row))
             used.setdefault(env)
         return Study(tuple(rows), self.told(len(rows)), self.environment(used), self.spec.name)

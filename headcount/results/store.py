@@ -6,9 +6,9 @@ import hashlib
 import json
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from headcount.files import text_in
 from headcount.refusals import RefusalError
@@ -28,6 +28,8 @@ __all__ = [
     "spec_address",
     "store_file",
 ]
+
+Seen = TypeVar("Seen")
 
 FILE = "rows.sqlite"
 PATIENCE = 24 * 3600.0  # seconds that a finished bank waits for the lock
@@ -142,28 +144,11 @@ class Store:
 
     def is_stated(self, content: str) -> bool:
         """Whether a spec stands there as it was recorded under this address, and so with all the runs it names."""
-        if not self.path.exists():
-            return False
-        try:
-            with reading(self.path, self.wait) as db:
-                return any(as_written for _, as_written in checked_specs(db, content))
-        except EmptyStoreError:
-            return False
-
-    @property
-    def stated(self) -> bool:
-        """Whether anything was ever asked for here."""
-        return bool(self.specs())
+        return self._seen(lambda db: any(as_written for _, as_written in checked_specs(db, content)), False)
 
     def specs(self) -> list[StatedSpec]:
         """Every spec ever asked for, the latest last."""
-        if not self.path.exists():
-            return []
-        try:
-            with reading(self.path, self.wait) as db:
-                return stated_specs(db)
-        except EmptyStoreError:
-            return []
+        return self._seen(stated_specs, [])
 
     def add(self, finished: Iterable[tuple[str, Mapping[str, object], Row]], environment: Mapping[str, object]) -> None:
         """Add the rows of one finished bank, (run, member, row) each, in one transaction; wait for the lock.
@@ -187,33 +172,17 @@ class Store:
     def missing(self, runs: Iterable[str]) -> list[str]:
         """Those of `runs` that have no row yet, or a damaged one, in the order given."""
         runs = list(runs)
-        if not self.path.exists():
-            return runs
-        try:
-            with reading(self.path, self.wait) as db:
-                have = {run for run, _, sound in _checked_runs(db, runs) if sound}
-        except EmptyStoreError:
-            return runs
+        have = self._seen(lambda db: {run for run, _, sound in _checked_runs(db, runs) if sound}, set())
         return [run for run in runs if run not in have]
 
     def damaged(self, runs: Iterable[str]) -> list[str]:
         """Those of `runs` that have a row which is not as it was written."""
-        if not self.path.exists():
-            return []
-        try:
-            with reading(self.path, self.wait) as db:
-                return [run for run, _, sound in _checked_runs(db, list(runs)) if not sound]
-        except EmptyStoreError:
-            return []
+        return self._seen(lambda db: [run for run, _, sound in _checked_runs(db, list(runs)) if not sound], [])
 
     def snapshot(self, spec: str | None = None) -> Snapshot:
         """A spec and its rows as they stand now; of the spec stated last unless `spec` says which."""
         with reading(self.path, self.wait) as db:
             return taken(db, self.path, spec, self.wait)
-
-    def rows(self, spec: str | None = None) -> Iterator[tuple[Row, str]]:
-        """The finished rows of a spec in its order, one by one, each with the address of its environment."""
-        return self.snapshot(spec).rows()
 
     def content(self, run: str) -> dict[str, object]:
         """Everything that determined a row, as it was when it was trained."""
@@ -225,30 +194,29 @@ class Store:
 
     def trained_in(self, runs: Iterable[str]) -> dict[str, str]:
         """The address of the bank in which each of `runs` was trained, of those that have a sound row that says it."""
-        if not self.path.exists():
-            return {}
-        try:
-            with reading(self.path, self.wait) as db:
-                members = {run: member for run, member, sound in _checked_runs(db, list(runs)) if sound}
-        except EmptyStoreError:
-            return {}
-        banks = ((run, _bank_of(member)) for run, member in members.items())
+        sound = self._seen(lambda db: [row for row in _checked_runs(db, list(runs)) if row[2]], [])
+        banks = ((run, _bank_of(member)) for run, member, _ in sound)
         return {run: bank for run, bank in banks if bank is not None}
 
     def study(self, spec: str | None = None) -> Study:
         """The rows of a spec that are finished, in the spec's order; of the latest one unless `spec` says which."""
         return self.snapshot(spec).study()
 
-    def head(self, spec: str | None = None) -> Study:
-        """The study with its first and last row alone: what a list of studies needs, at no cost."""
-        with reading(self.path, self.wait) as db:
-            return taken(db, self.path, spec, self.wait).ends(db)
-
     def heads(self) -> list[tuple[StatedSpec, Study]]:
-        """Every spec with its `head`, all as they stand at one moment."""
+        """Every spec with its study's first and last row, all as they stand at one moment."""
         with reading(self.path, self.wait) as db:
             snapshots = [taken(db, self.path, spec.content, self.wait) for spec in stated_specs(db)]
             return [(each.spec, each.ends(db)) for each in snapshots]
+
+    def _seen(self, look: Callable[[sqlite3.Connection], Seen], nothing: Seen) -> Seen:
+        """What a look at the file finds; `nothing` of a store that nobody has written to yet."""
+        if not self.path.exists():
+            return nothing
+        try:
+            with reading(self.path, self.wait) as db:
+                return look(db)
+        except EmptyStoreError:
+            return nothing
 
 
 def spec_address(name: str, text: str, runs: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, NamedTuple, NotRequired, TypedDict, cast, get_args, get_origin, get_type_hints
 
@@ -367,15 +367,20 @@ def strict_json(value: Any, **how: Any) -> str:
     try:
         return json.dumps(value, allow_nan=False, **how)
     except ValueError:
-        return json.dumps(_finite(value), **how)
+        return json.dumps(finite(value), **how)
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """A value of tables and lists with None for every number that is not finite.
+
+    >>> finite({4: (1.0, float("nan"))})
+    {'4': [1.0, None]}
+    """
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    if isinstance(value, dict):
-        return {key: _finite(v) for key, v in value.items()}
-    return [_finite(v) for v in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, Mapping):
+        return {str(key): finite(v) for key, v in value.items()}
+    return [finite(v) for v in value] if isinstance(value, list | tuple) else value
 
 
 def _with_infinities(row: Row) -> Row:

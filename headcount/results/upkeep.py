@@ -188,10 +188,6 @@ def repair_store(folder: str | Path) -> RepairedStore:
             return _mended(db, path)
 
 
-def _mended(db: sqlite3.Connection, path: Path) -> RepairedStore:
-    return _repaired(path, _salvaged(db, path))
-
-
 def _refuse_no_store(path: Path) -> None:
     """Refuse, before anything is made beside it, what is no store of this package's."""
     try:
@@ -211,7 +207,8 @@ def _sound_rows(db: sqlite3.Connection) -> int | None:
     return None
 
 
-def _repaired(path: Path, saved: _Salvage) -> RepairedStore:
+def _mended(db: sqlite3.Connection, path: Path) -> RepairedStore:
+    saved = _salvaged(db, path)
     fresh = path.with_name(f"{path.name}.repaired")
     for rest in ("", "-journal"):  # left by a repair that was killed: the store itself was not touched
         fresh.with_name(fresh.name + rest).unlink(missing_ok=True)

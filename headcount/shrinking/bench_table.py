@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import fmean, stdev
 from typing import NotRequired, TypedDict
 
+from headcount.fits.student import half_width
 from headcount.numerals import counted
 
 __all__ = ["BenchRow", "BenchSetup", "MethodBench", "bench_lines", "bench_verdict", "beaten"]
@@ -105,10 +107,4 @@ def _cell(row: BenchRow) -> tuple[str, float, int]:
 def _lead(losses: Sequence[float], ours: Sequence[float]) -> float:
     """By how much another loses more than we do, at the lower end of the paired 95% interval over windows."""
     change = [a - b for a, b in zip(losses, ours, strict=True)]
-    mean, count = sum(change) / len(change), len(change)
-    if count < 2:
-        return mean
-    from scipy.stats import t
-
-    spread = math.sqrt(sum((x - mean) ** 2 for x in change) / (count - 1) / count)
-    return mean - float(t.ppf(0.975, count - 1)) * spread
+    return fmean(change) - (half_width(stdev(change), len(change)) if len(change) > 1 else 0.0)

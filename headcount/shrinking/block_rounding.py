@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-__all__ = ["block_bytes", "in_blocks", "rounded_blocks"]
+__all__ = ["block_bytes", "in_blocks", "restored", "rounded_blocks"]
 
 BLOCK, LEVELS, HEADER = 32, 15, 4  # weights that share a scale; steps between least and largest; bytes of both numbers
 
@@ -43,13 +43,20 @@ def block_bytes(rows: int, columns: int) -> int:
 @contextmanager
 def in_blocks(matrices: Sequence[nn.Linear]) -> Iterator[None]:
     """These matrices rounded in blocks, and as they were afterwards."""
-    before = [m.weight.detach().clone() for m in matrices]
+    with restored(m.weight for m in matrices) as weights:
+        for weight in weights:
+            weight.copy_(rounded_blocks(weight))
+        yield
+
+
+@contextmanager
+def restored(numbers: Iterable[Tensor]) -> Iterator[list[Tensor]]:
+    """Weights that may be changed inside, each memory once; afterwards they are what they were."""
+    once = list({p.data_ptr(): p for p in numbers if p.numel()}.values())
+    before = [p.detach().clone() for p in once]
     with torch.no_grad():
-        for matrix in matrices:
-            if matrix.weight.numel():
-                matrix.weight.copy_(rounded_blocks(matrix.weight))
         try:
-            yield
+            yield once
         finally:
-            for matrix, old in zip(matrices, before, strict=True):
-                matrix.weight.copy_(old)
+            for changed, old in zip(once, before, strict=True):
+                changed.copy_(old)

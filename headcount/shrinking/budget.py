@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from headcount.sources import Checked, Source, implements
 
-__all__ = ["Curve", "Spending", "hull", "spend"]
+__all__ = ["Curve", "Spending", "hull", "least_share", "spend"]
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,25 @@ def spend(curves: Sequence[Curve], budget: int) -> Spending:
     left = _fill(curves, ranks, left)
     error = sum(c.errors[r] for c, r in zip(curves, ranks, strict=True))
     return Spending(tuple(ranks), budget - left, error, min(error, _dual(curves, budget, price)))
+
+
+def least_share(
+    lost_at: Callable[[float], float], most: float, fewest: float, trials: int, say: Callable[[str], None], of: str = ""
+) -> float:
+    """The smallest share that loses at most `most` (of what `of` names), by halving from `fewest` on.
+
+    >>> least_share(lambda keep: 1 - keep, 0.25, 0.0, 2, print)
+    keeping 0.500 loses 50.00%, trial 1 of 2
+    keeping 0.750 loses 25.00%, trial 2 of 2
+    0.75
+    """
+    low, high = fewest, 1.0
+    for trial in range(1, trials + 1):
+        keep = (low + high) / 2
+        lost = lost_at(keep)
+        say(f"keeping {keep:.3f} loses {lost:.2%}{of}, trial {trial} of {trials}")
+        low, high = (low, keep) if lost <= most else (keep, high)
+    return high
 
 
 def _slope(errors: Sequence[float], a: int, b: int) -> float:

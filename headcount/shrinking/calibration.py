@@ -17,6 +17,7 @@ from headcount.nets.pretrained.batches import Readout, TextBatch
 from headcount.nets.pretrained.families import Family, family_of
 from headcount.papers.allocation.moments import PARTS, probing
 from headcount.papers.allocation.units import Survey, Unit, attended_means
+from headcount.shrinking.loss_plan import Stand
 from headcount.shrinking.rank_plan import RankPlan
 
 __all__ = ["corrected", "measured"]
@@ -24,24 +25,6 @@ __all__ = ["corrected", "measured"]
 Progress = Callable[[str], None]
 MOST = 8  # batches looked at, evenly spaced
 TRUSTED = 2.0  # a layer whose measured error is within this factor of its curves is only scaled as a whole
-
-
-class _Put:
-    """Puts given products in the place of the hidden identities."""
-
-    def __init__(self, products: dict[str, Tensor], mean: Tensor) -> None:
-        self.products, self.mean = products, mean
-
-    def queries(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        put = self.products.get("query-key")
-        return q if put is None else q @ put.to(q.dtype)
-
-    def outputs(self, u: Tensor) -> Tensor:
-        put = self.products.get("value-output")
-        if put is None:
-            return u
-        mean = self.mean.to(u.dtype)
-        return torch.einsum("bthi,hji->bthj", u - mean, put.to(u.dtype)) + mean
 
 
 @torch.no_grad()
@@ -57,7 +40,7 @@ def measured(
     """Mean squared change of the read-out when the chosen units of one layer get their ranks, nothing else changed."""
     layer = chosen[0][0].layer
     layers = family.layers(model)
-    probe = _Put(_products(family, layers[layer], chosen), mean)
+    probe = Stand(_products(family, layers[layer], chosen), mean)
     moved, count = 0.0, 0
     with probing(family, layers[layer : layer + 1], [probe]):
         for batch, wanted in zip(batches, originals, strict=True):
@@ -86,7 +69,7 @@ def corrected(
     means = attended_means(family, layers, survey.moments)
     factors: dict[Unit, float] = {}
     for number in range(len(layers)):
-        reduced = [(u, r) for u, r in zip(survey.units, plan.ranks, strict=True) if u.layer == number and r < u.full]
+        reduced = [(u, r) for u, r in plan.chosen if u.layer == number and r < u.full]
         if not reduced:
             continue
         true = measured(model, family, some, read, reduced, means[number], originals)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
@@ -10,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from headcount.fits.student import half_width
 from headcount.nets.pretrained.batches import Readout, TextBatch
 from headcount.shrinking.ranking import Encoded, interval
 from headcount.shrinking.report_rows import JsonRow
@@ -92,11 +92,7 @@ def agreement(found: Sequence[Tensor], originals: Sequence[Tensor]) -> Embedding
     pairs = zip(found, originals, strict=True)
     cosines = torch.cat([nn.functional.cosine_similarity(a.double(), b.double(), dim=1) for a, b in pairs])
     mean, count = float(cosines.mean()), len(cosines)
-    wide = 0.0
-    if count > 1:
-        from scipy.stats import t
-
-        wide = float(t.ppf(0.975, count - 1) * cosines.std() / math.sqrt(count))
+    wide = half_width(float(cosines.std()), count) if count > 1 else 0.0
     return EmbeddingAgreement(mean, mean - wide, min(1.0, mean + wide), count)
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from headcount.nets.pretrained.gguf_files import Origin, origin_of
+from headcount.shrinking.block_rounding import restored
 from headcount.shrinking.report_rows import JsonRow
 
 __all__ = ["CASTS", "FileBytes", "file_bytes", "rounded_to", "tensor_bytes"]
@@ -99,13 +100,7 @@ def rounded_to(model: nn.Module, dtype: torch.dtype | None) -> Iterator[nn.Modul
     if dtype is None:
         yield model
         return
-    weights = list({p.data_ptr(): p for p in model.parameters() if p.numel()}.values())
-    before = [p.detach().clone() for p in weights]
-    with torch.no_grad():
-        try:
-            for p in weights:
-                p.copy_(p.to(dtype))
-            yield model
-        finally:
-            for p, old in zip(weights, before, strict=True):
-                p.copy_(old)
+    with restored(model.parameters()) as weights:
+        for weight in weights:
+            weight.copy_(weight.to(dtype))
+        yield model

@@ -16,6 +16,7 @@ from headcount.nets.pretrained.gguf_files import origin_of
 from headcount.papers.allocation.moments import PARTS
 from headcount.papers.allocation.slopes import LayerSlopes, loss_slopes
 from headcount.papers.allocation.units import rewrite
+from headcount.shrinking.budget import least_share
 from headcount.shrinking.file_bytes import CASTS, FileBytes, file_bytes, rounded_to
 from headcount.shrinking.loss_plan import LossPlan, carried_means, carried_out, held_against_truth, loss_plan, putting
 from headcount.shrinking.loss_units import LossUnit, loss_units
@@ -70,17 +71,7 @@ class Calibrated:
         """The smallest plan that loses at most this share of perplexity on the windows kept for choosing."""
         if not 0 < most < 10:
             raise ValueError(f"a loss must be a share of perplexity above 0, as in 3%, got {most:g}")
-        low, high, best = FEWEST, 1.0, self.plan(1.0)
-        for trial in range(TRIALS):
-            keep = (low + high) / 2
-            plan = self.plan(keep)
-            lost = self.on_choosing(plan).loss
-            say(f"keeping {keep:.3f} loses {lost:.2%}, trial {trial + 1} of {TRIALS}")
-            if lost <= most:
-                high, best = keep, plan
-            else:
-                low = keep
-        return best
+        return self.plan(least_share(lambda keep: self.on_choosing(self.plan(keep)).loss, most, FEWEST, TRIALS, say))
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from headcount.files import atomic_write
+from headcount.files import write_text
 from headcount.nets.pretrained.families import family_of
 from headcount.papers.allocation.moments import PARTS
 from headcount.shrinking.bench_table import BenchRow, MethodBench
@@ -205,5 +205,4 @@ def _there(bench: MethodBench, trial: BenchTrial) -> bool:
 
 def _keep(bench: MethodBench, out: Path | None) -> None:
     if out is not None:
-        with atomic_write(out) as scratch:
-            scratch.write_text(json.dumps(bench, indent=1), encoding="utf-8")
+        write_text(out, json.dumps(bench, indent=1))

@@ -18,7 +18,7 @@ from headcount.papers.allocation.moments import PARTS, probing
 from headcount.papers.allocation.slopes import LayerSlopes
 from headcount.shrinking.budget import Curve, spend
 from headcount.shrinking.loss_units import LossUnit, PairBasis
-from headcount.shrinking.report_rows import RankRow
+from headcount.shrinking.report_rows import RankRow, rank_rows
 
 __all__ = ["LossPlan", "Products", "carried_out", "divergence", "held_against_truth", "loss_plan", "putting"]
 
@@ -48,19 +48,7 @@ class LossPlan:
 
     def rows(self) -> list[RankRow]:
         """One row per layer and part: rows kept by each head, their sum, and of how many."""
-        by_part: dict[tuple[int, str], list[tuple[LossUnit, int]]] = {}
-        for unit, size in self.chosen:
-            by_part.setdefault((unit.layer, unit.part), []).append((unit, size))
-        return [
-            {
-                "layer": layer,
-                "part": part,
-                "ranks": [u.rows * s for u, s in units],
-                "sum": sum(u.rows * s for u, s in units),
-                "of": sum(u.rows * u.full for u, _ in units),
-            }
-            for (layer, part), units in by_part.items()
-        ]
+        return rank_rows((u.layer, u.part, u.rows * s, u.rows * u.full) for u, s in self.chosen)
 
     def products(self, layer: int | None = None, part: str | None = None) -> Products:
         """What the plan puts for the hidden identities, of all units or those of one layer and part."""
@@ -103,7 +91,7 @@ def carried_means(family: Family, layers: Sequence[nn.Module], slopes: Sequence[
     ]
 
 
-class _Stand:
+class Stand:
     """Puts given products in the place of the hidden identities of one layer."""
 
     def __init__(self, products: Mapping[str, Tensor], mean: Tensor) -> None:
@@ -124,7 +112,7 @@ def putting(model: nn.Module, products: Products, means: Sequence[Tensor]) -> It
     family = family_of(model)
     layers = family.layers(model)
     where = sorted(products)
-    with probing(family, [layers[i] for i in where], [_Stand(products[i], means[i]) for i in where]):
+    with probing(family, [layers[i] for i in where], [Stand(products[i], means[i]) for i in where]):
         yield model
 
 

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from headcount.fits.student import half_width
 from headcount.papers.allocation.slopes import next_token_losses
 
 __all__ = ["PairedLoss", "compared", "losses_of"]
@@ -60,12 +61,6 @@ def compared(losses: Tensor | Sequence[float], originals: Tensor | Sequence[floa
     a, b = (torch.as_tensor(x, dtype=torch.float64) for x in (losses, originals))
     change, count = a - b, len(a)
     mean = float(change.mean())
-    wide = math.inf
-    if count > 1:
-        from scipy.stats import t
-
-        wide = float(t.ppf(0.975, count - 1) * change.std() / math.sqrt(count))
+    wide = half_width(float(change.std()), count) if count > 1 else math.nan
     low, high = math.exp(mean - wide), math.exp(min(mean + wide, 700.0))
-    if count == 1:
-        low = high = math.nan
     return PairedLoss(math.exp(mean), low, high, math.exp(float(b.mean())), count, count * length)

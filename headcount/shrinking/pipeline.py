@@ -14,8 +14,8 @@ from torch import nn
 from headcount.nets.pretrained.batches import Readout, TextBatch, batches_of, passages
 from headcount.nets.pretrained.folders import folder_of, load, readout_for, tokenizer_of
 from headcount.papers.allocation.moments import PARTS
-from headcount.papers.allocation.units import Survey, survey
-from headcount.shrinking.calibration import corrected
+from headcount.papers.allocation.units import Survey
+from headcount.shrinking.budget import least_share
 from headcount.shrinking.card import card_of
 from headcount.shrinking.checkpoint import save_compact, save_padded
 from headcount.shrinking.distillation import Lessons, distil
@@ -28,11 +28,11 @@ from headcount.shrinking.embedding_agreement import (
 )
 from headcount.shrinking.file_bytes import CASTS, FileBytes, file_bytes, rounded_to, tensor_bytes
 from headcount.shrinking.language_model import CutModel, calibrated, cut_to, speaks
-from headcount.shrinking.rank_plan import RankPlan, check_share, plan
+from headcount.shrinking.rank_plan import RankPlan, check_share
 from headcount.shrinking.ranking import Encoded, collection_of
 from headcount.shrinking.report_rows import BeforeAfter, JsonRow, before_after
 from headcount.shrinking.rival_cuts import in_eight_bits
-from headcount.shrinking.surgery import at_full_rank, reduce
+from headcount.shrinking.surgery import ShrinkWay, at_full_rank, reduce
 from headcount.shrinking.text_windows import split_text
 from headcount.shrinking.weight_and_time import gap, latencies, size, stock_head_dims, tokens_that_fit
 
@@ -177,8 +177,10 @@ class Order:
     def dtype(self) -> torch.dtype | None:
         return CASTS[self.cast]
 
-    def plan(self, found: Survey, keep: float) -> RankPlan:
-        return plan(found, keep, rule=self.rule, grouping=self.grouping)
+    @property
+    def way(self) -> ShrinkWay:
+        """How an encoder's ranks are found."""
+        return ShrinkWay(self.measure, self.rule, self.parts, self.grouping)
 
 
 def compress(
@@ -244,13 +246,11 @@ def _cut(order: Order, net: nn.Module) -> tuple[RankPlan, list[TextBatch]]:
     at_full_rank(net)
     calibration, others = _texts(order, net)
     read = readout_for(order.name)
-    surveyed = survey(net, order.measure, batches=calibration, read=read, parts=order.parts, say=order.say)
-    if order.measure == "outputs" and order.rule == "allocated":
-        surveyed = corrected(net, order.plan(surveyed, order.keep or FIRST_KEEP), calibration, read, order.say)
+    surveyed = order.way.survey(net, order.keep or FIRST_KEEP, calibration, read, order.say)
     keep = order.keep
     if keep is None:
         keep = _share_for(order, net, surveyed, others) if others else UNMEASURED
-    chosen = order.plan(surveyed, keep)
+    chosen = order.way.plan(surveyed, keep)
     reduce(net, chosen, order.say)
     if order.distil_minutes > 0 and order.text is not None:
         order.say("self-distillation")
@@ -264,14 +264,12 @@ def _share_for(order: Order, net: nn.Module, surveyed: Survey, others: Sequence[
     """The smallest share whose read-outs stay within the loss of the original's, by halving."""
     read, most = readout_for(order.name), order.loss or LOSS
     wanted = read_outs(net, others, read)
-    low, high = FEWEST, 1.0
-    for trial in range(TRIALS):
-        keep = (low + high) / 2
-        tried = reduce(copy.deepcopy(net), order.plan(surveyed, keep))
-        lost = agreement(read_outs(tried, others, read), wanted).loss
-        order.say(f"keeping {keep:.3f} loses {lost:.2%} of the cosine, trial {trial + 1} of {TRIALS}")
-        low, high = (low, keep) if lost <= most else (keep, high)
-    return high
+
+    def lost_at(keep: float) -> float:
+        tried = reduce(copy.deepcopy(net), order.way.plan(surveyed, keep))
+        return agreement(read_outs(tried, others, read), wanted).loss
+
+    return least_share(lost_at, most, FEWEST, TRIALS, order.say, " of the cosine")
 
 
 def _judged(order: Order, compressed: Compressed, original: nn.Module, others: Sequence[TextBatch]) -> Compressed:

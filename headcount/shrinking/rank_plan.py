@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from headcount.papers.allocation.units import Survey, Unit
 from headcount.shrinking.budget import Curve, spend
 from headcount.shrinking.grouping import Grouping, best_grouping
-from headcount.shrinking.report_rows import RankRow
+from headcount.shrinking.report_rows import RankRow, rank_rows
 
 __all__ = ["RULES", "RankPlan", "plan"]
 
@@ -40,7 +40,7 @@ class RankPlan:
     @property
     def parameters(self) -> int:
         """Exactly the numbers that the reduced products will hold."""
-        alone = sum(u.cost * r for u, r in zip(self.survey.units, self.ranks, strict=True) if not self._grouped(u))
+        alone = sum(u.cost * r for u, r in self.chosen if not self._grouped(u))
         return alone + sum(g.cost for g in self.groupings)
 
     @property
@@ -48,38 +48,23 @@ class RankPlan:
         """By how many numbers the model will be smaller, biases that rewriting folds away included."""
         return self.stock - self.parameters + self.survey.folded
 
-    def rank(self, layer: int, part: str, index: int) -> int | None:
-        """The planned rank of one unit, or None where it is not reduced."""
-        for unit, rank in zip(self.survey.units, self.ranks, strict=True):
-            if (unit.layer, unit.part, unit.index) == (layer, part, index):
-                return rank
-        return None
+    @property
+    def chosen(self) -> list[tuple[Unit, int]]:
+        return list(zip(self.survey.units, self.ranks, strict=True))
 
-    def unit(self, layer: int, part: str, index: int) -> Unit | None:
-        for unit in self.survey.units:
-            if (unit.layer, unit.part, unit.index) == (layer, part, index):
-                return unit
-        return None
+    def at(self, layer: int, part: str, index: int) -> tuple[Unit, int] | None:
+        """One unit with its planned rank, or None where it is not reduced."""
+        return next(((u, r) for u, r in self.chosen if (u.layer, u.part, u.index) == (layer, part, index)), None)
 
     def rows(self) -> list[RankRow]:
         """One row per layer and part: the ranks of its heads, their sum, and of how many."""
-        rows: list[RankRow] = []
-        for layer in sorted({u.layer for u in self.survey.units}):
-            for part in ("query-key", "value-output"):
-                units = [(u, r) for u, r in zip(self.survey.units, self.ranks, strict=True) if _is(u, layer, part)]
-                if units:
-                    ranks = [r for _, r in units]
-                    full = sum(u.full for u, _ in units)
-                    rows.append({"layer": layer, "part": part, "ranks": ranks, "sum": sum(ranks), "of": full})
-        return rows
+        return rank_rows((u.layer, u.part, r, u.full) for u, r in self.chosen)
 
     def _grouped(self, unit: Unit) -> bool:
         return unit.part == "query-key" and any(g.layer == unit.layer and unit.index in g.keys for g in self.groupings)
 
 
-def plan(
-    survey: Survey, keep: float, *, rule: str = "allocated", removal: bool = True, grouping: bool = False
-) -> RankPlan:
+def plan(survey: Survey, keep: float, *, rule: str = "allocated", grouping: bool = False) -> RankPlan:
     """Ranks that keep the share `keep` of the products' parameters.
 
     `uniform`: the same share of every unit's rank. `allocated`: the least predicted error (`spend`), then as long as it
@@ -97,7 +82,7 @@ def plan(
     if rule == "uniform":
         return _uniform(survey, keep, budget)
     first = _allocated(survey, budget, ())
-    if removal and {u.part for u in survey.units} == {"query-key", "value-output"}:
+    if {u.part for u in survey.units} == {"query-key", "value-output"}:
         first = _remove(survey, budget, first)
     return _group(first) if grouping else first
 
@@ -146,7 +131,7 @@ def _remove(survey: Survey, budget: int, now: RankPlan) -> RankPlan:
 
 def _bury(now: RankPlan) -> RankPlan:
     """Heads that ended at value-output rank 0 need no queries and keys either."""
-    dead = {(u.layer, u.heads[0]) for u, r in zip(now.survey.units, now.ranks, strict=True) if _empty(u, r)}
+    dead = {(u.layer, u.heads[0]) for u, r in now.chosen if _empty(u, r)}
     more = tuple(sorted(dead - set(now.removed)))
     if not more:
         return now
@@ -158,7 +143,7 @@ def _group(now: RankPlan) -> RankPlan:
     chosen: list[Grouping] = []
     error = now.error
     for layer in sorted({u.layer for u in now.survey.units}):
-        units = [(u, r) for u, r in zip(now.survey.units, now.ranks, strict=True) if _is(u, layer, "query-key")]
+        units = [(u, r) for u, r in now.chosen if (u.layer, u.part) == (layer, "query-key")]
         free = {u.index: (u, r) for u, r in units if r > 0 and len(u.heads) == 1}
         while grouping := best_grouping(layer, list(free.values()), now.survey):
             chosen.append(grouping)
@@ -171,10 +156,6 @@ def _group(now: RankPlan) -> RankPlan:
 def _least(survey: Survey, unit: Unit) -> int:
     """A head whose queries and keys are not touched is not removed either."""
     return int(any((unit.layer, "query-key") == refused[:2] for refused in survey.refused))
-
-
-def _is(unit: Unit, layer: int, part: str) -> bool:
-    return unit.layer == layer and unit.part == part
 
 
 def _name(unit: Unit) -> str:

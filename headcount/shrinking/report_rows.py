@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypedDict
 
-__all__ = ["BeforeAfter", "JsonRow", "RankRow", "before_after", "kept_by_part"]
+__all__ = ["BeforeAfter", "JsonRow", "RankRow", "before_after", "kept_by_part", "rank_rows"]
 
 JsonRow = dict[str, object]  # what a value writes as JSON; read back by nobody but a person's program
 
@@ -20,6 +20,27 @@ class RankRow(TypedDict):
     ranks: list[int]
     sum: int
     of: int
+
+
+def rank_rows(kept: Iterable[tuple[int, str, int, int]]) -> list[RankRow]:
+    """One row per layer and part, of what every head keeps: (layer, part, rows, of how many).
+
+    >>> rank_rows([(0, "query-key", 3, 8), (0, "query-key", 4, 8)])
+    [{'layer': 0, 'part': 'query-key', 'ranks': [3, 4], 'sum': 7, 'of': 16}]
+    """
+    by_part: dict[tuple[int, str], list[tuple[int, int]]] = {}
+    for layer, part, rows, full in kept:
+        by_part.setdefault((layer, part), []).append((rows, full))
+    return [
+        {
+            "layer": layer,
+            "part": part,
+            "ranks": [rows for rows, _ in heads],
+            "sum": sum(rows for rows, _ in heads),
+            "of": sum(full for _, full in heads),
+        }
+        for (layer, part), heads in sorted(by_part.items())
+    ]
 
 
 def kept_by_part(rows: Sequence[RankRow]) -> list[str]:

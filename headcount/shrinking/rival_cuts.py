@@ -14,21 +14,20 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headcount.nets.pretrained.families import Family, Rotary, family_of
+from headcount.nets.pretrained.families import Family, family_of
 from headcount.nets.pretrained.ragged_heads import Weights
 from headcount.papers.allocation.lowrank import shared_factors
 from headcount.papers.allocation.moments import weight_metrics
 from headcount.papers.allocation.slopes import LayerSlopes
+from headcount.shrinking.block_rounding import restored
 from headcount.shrinking.loss_plan import LossPlan, Products, even_plan
 from headcount.shrinking.loss_units import (
     AttendedBasis,
     CutBasis,
-    LossUnit,
     PairBasis,
     ProductBasis,
     leading_directions,
-    query_units,
-    value_units,
+    loss_units,
 )
 
 __all__ = ["RIVALS", "Rival", "groups_removed", "in_eight_bits", "mixed_keys", "rival_plan"]
@@ -57,22 +56,17 @@ def rival_plan(
     keep: float,
 ) -> LossPlan:
     """The rival's choice at the same share of every head."""
-    units: list[LossUnit] = []
-    for number, (layer, layer_slopes) in enumerate(zip(layers, slopes, strict=True)):
-        weights = _on_cpu(family.read(layer))
-        if "query-key" in parts and not (isinstance(family, Rotary) and family.normed(layer)):
-            units += _swapped(query_units(number, weights, layer_slopes), rival.query, weights, layer_slopes)
-        if "value-output" in parts:
-            units += _swapped(value_units(number, weights, layer_slopes), rival.value, weights, layer_slopes)
+    weights = [_on_cpu(family.read(layer)) for layer in layers]
+    rules = {"query-key": rival.query, "value-output": rival.value}
+    units = [
+        replace(u, basis=rules[u.part](weights[u.layer], slopes[u.layer], u.index, list(u.heads)))
+        for u in loss_units(family, layers, slopes, parts)
+    ]
     return even_plan(units, keep, means)
 
 
 def _on_cpu(weights: Weights) -> Weights:
     return replace(weights, **{n: t.cpu() for n, t in vars(weights).items() if isinstance(t, Tensor)})
-
-
-def _swapped(units: list[LossUnit], rule: Rule, w: Weights, slopes: LayerSlopes) -> list[LossUnit]:
-    return [replace(u, basis=rule(w, slopes, u.index, list(u.heads))) for u in units]
 
 
 def _by_score(score: Float[Tensor, " pairs"], heads: int) -> PairBasis:
@@ -170,7 +164,8 @@ def mixed_keys(model: nn.Module, slopes: Sequence[LayerSlopes], keep: float) -> 
     weighted by what the queries of all heads read. Keys and their cache shrink, queries do not.
     """
     family = family_of(model)
-    with _restored([_heads(family, layer).key for layer in family.layers(model)]) as keys:
+    keys = [_heads(family, layer).key for layer in family.layers(model)]
+    with restored(p for key in keys for p in key.parameters()):
         for key, layer_slopes in zip(keys, slopes, strict=True):
             if layer_slopes.pairs is not None:
                 key.weight.copy_(_projected(key.weight.double().cpu(), layer_slopes, keep))
@@ -195,10 +190,10 @@ def _projected(rows: Tensor, slopes: LayerSlopes, keep: float) -> Tensor:
 @contextmanager
 def in_eight_bits(model: nn.Module) -> Iterator[nn.Module]:
     """Every matrix rounded to 8 bits with one scale per row (weights only), computed with as before."""
-    matrices: list[Any] = [m for m in model.modules() if isinstance(getattr(m, "weight", None), Tensor)]
-    with _restored([m for m in matrices if m.weight.dim() == 2]) as once:
-        for module in once:
-            module.weight.copy_(rounded_rows(module.weight))
+    weights: list[Any] = [m.weight for m in model.modules() if isinstance(getattr(m, "weight", None), Tensor)]
+    with restored(weight for weight in weights if weight.dim() == 2) as matrices:
+        for matrix in matrices:
+            matrix.copy_(rounded_rows(matrix))
         yield model
 
 
@@ -210,20 +205,6 @@ def rounded_rows(weight: Float[Tensor, "rows columns"], bits: int = 8) -> Float[
     """
     step = weight.abs().amax(1, keepdim=True).clamp_min(torch.finfo(weight.dtype).tiny) / (2 ** (bits - 1) - 1)
     return (weight / step).round() * step
-
-
-@contextmanager
-def _restored(modules: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """Modules whose weights may be changed inside, and are what they were afterwards."""
-    numbers = [p for m in modules for p in m.parameters(recurse=False)]
-    before = {id(p): (p, p.detach().clone()) for p in numbers}
-    unique = list({id(m.weight): m for m in modules}.values())
-    with torch.no_grad():
-        try:
-            yield unique
-        finally:
-            for changed, old in before.values():
-                changed.copy_(old)
 
 
 def _heads(family: Family, layer: nn.Module) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from jaxtyping import Int
-from torch import Tensor, nn
+from torch import Tensor
 
 __all__ = ["RunningCosts", "cache_bytes", "running_costs"]
 
@@ -39,7 +39,7 @@ def cache_bytes(cache: Any) -> int:
 
 @torch.no_grad()
 def running_costs(
-    models: Sequence[nn.Module], prompt: Int[Tensor, " length"], generated: int = 32, repeats: int = 3
+    models: Sequence[Any], prompt: Int[Tensor, " length"], generated: int = 32, repeats: int = 3
 ) -> list[RunningCosts]:
     """Each model reads the prompt and writes `generated` tokens, in turns so that a busy machine hits all alike."""
     prefills: list[list[float]] = [[] for _ in models]
@@ -48,7 +48,7 @@ def running_costs(
     for _ in range(repeats):
         for i, model in enumerate(models):
             began = _now(model)
-            step = _call(model, prompt[None].to(_device(model)), None)
+            step = _call(model, prompt[None].to(model.device), None)
             prefills[i].append(_now(model) - began)
             for _ in range(generated):
                 began = _now(model)
@@ -62,13 +62,9 @@ def running_costs(
     ]
 
 
-def _device(model: Any) -> torch.device:
-    return model.device
-
-
 def _now(model: Any) -> float:
     """The clock, after the device has done what it was given."""
-    if _device(model).type == "cuda":
+    if model.device.type == "cuda":
         torch.cuda.synchronize()
     return time.perf_counter()
 

@@ -36,21 +36,25 @@ class _Group:
 
 @dataclass(frozen=True)
 class ShrinkWay:
-    """How ranks are found: by which measure and rule, in which parts, whether heads may go or share keys.
-
-    Planning by outputs, the curves are `rounds` times held against the truth and the budget divided again.
-    """
+    """How ranks are found: by which measure and rule, in which parts, whether heads may share keys."""
 
     measure: str = "outputs"
     rule: str = "allocated"
     parts: Sequence[str] = PARTS
-    removal: bool = True
     grouping: bool = False
-    rounds: int = 1
-    seed: int = 0
 
     def plan(self, found: Survey, keep: float) -> RankPlan:
-        return plan(found, keep, rule=self.rule, removal=self.removal, grouping=self.grouping)
+        return plan(found, keep, rule=self.rule, grouping=self.grouping)
+
+    def survey(
+        self, model: nn.Module, keep: float, batches: Sequence[TextBatch], read: Readout | None, say: Progress
+    ) -> Survey:
+        """What every rank costs; planned by outputs, the curves are held against the truth at about this share."""
+        found = survey(model, self.measure, batches=batches, read=read, parts=self.parts, say=say)
+        if self.measure != "outputs" or self.rule != "allocated":
+            return found
+        assert read is not None
+        return corrected(model, self.plan(found, keep), batches, read, say)
 
 
 def shrink_model(
@@ -67,12 +71,7 @@ def shrink_model(
     `batches` and `read` are the text to calibrate on and the read-out to keep; measured by weights it needs neither.
     """
     way = way or ShrinkWay()
-    surveyed = survey(model, way.measure, batches=batches, read=read, parts=way.parts, seed=way.seed, say=on_progress)
-    chosen = way.plan(surveyed, keep)
-    for _ in range(way.rounds if way.measure == "outputs" and way.rule == "allocated" else 0):
-        assert read is not None
-        surveyed = corrected(model, chosen, batches, read, on_progress)
-        chosen = way.plan(surveyed, keep)
+    chosen = way.plan(way.survey(model, keep, batches, read, on_progress), keep)
     reduce(model, chosen, on_progress)
     return chosen
 
@@ -108,12 +107,12 @@ def reduce(model: nn.Module, plan: RankPlan, on_progress: Progress = lambda _: N
 def _reduced(family: Family, layer: nn.Module, number: int, plan: RankPlan) -> Weights:
     old = family.read(layer)
     groups = _groups(old.layout, number, plan)
-    widths = _widths(old.layout, number, plan)
+    widths = [_planned(plan, number, "value-output", j, old_width)[0] for j, old_width in enumerate(old.layout.widths)]
     of = {head: g for g, group in enumerate(groups) for head in group.heads}
     layout = HeadLayout(
         tuple(g.rank for g in groups),
         tuple(of[head] for head in range(len(old.layout.groups))),
-        widths,
+        tuple(widths),
         old.layout.sharing,
         old.layout.rotary,
         old.layout.pairs,
@@ -129,17 +128,15 @@ def _groups(layout: HeadLayout, number: int, plan: RankPlan) -> list[_Group]:
     groups = [_Group(g.heads, g.keys, g.rank, g.factors) for g in joined]
     for index, heads in enumerate(members(layout, "query-key")):
         if index not in taken:
-            unit = plan.unit(number, "query-key", index)
-            rank = plan.rank(number, "query-key", index)
-            groups.append(
-                _Group(heads, (index,), layout.ranks[index] if rank is None else rank, unit.factors if unit else None)
-            )
+            rank, factors = _planned(plan, number, "query-key", index, layout.ranks[index])
+            groups.append(_Group(heads, (index,), rank, factors))
     return sorted(groups, key=lambda g: g.heads)
 
 
-def _widths(layout: HeadLayout, number: int, plan: RankPlan) -> tuple[int, ...]:
-    ranks = (plan.rank(number, "value-output", j) for j in range(len(layout.widths)))
-    return tuple(old if rank is None else rank for old, rank in zip(layout.widths, ranks, strict=True))
+def _planned(plan: RankPlan, number: int, part: str, index: int, old: int) -> tuple[int, Factors | None]:
+    """Rank and factors of a unit; what is not planned stays as it was."""
+    chosen = plan.at(number, part, index)
+    return (old, None) if chosen is None else (chosen[1], chosen[0].factors)
 
 
 def _queries_and_keys(old: Weights, layout: HeadLayout, groups: list[_Group]) -> tuple[Tensor, Tensor | None, Tensor]:
@@ -169,8 +166,7 @@ def _values_and_outputs(
     bias = None if old.output_bias is None else old.output_bias.double()
     rows, biases, columns = [], [], {}
     for j, heads in enumerate(members(old.layout, "value-output")):
-        unit, width = plan.unit(number, "value-output", j), layout.widths[j]
-        factors = None if unit is None else unit.factors
+        width, factors = _planned(plan, number, "value-output", j, old.layout.widths[j])
         right = _right(factors, width, dim, old.value).mT
         rows.append(right @ old.value[j * dim : (j + 1) * dim])
         if old.value_bias is not None:
@@ -191,12 +187,9 @@ def _values_and_outputs(
 
 
 def _left(factors: Factors | None, place: int, rank: int, dim: int, like: Tensor) -> Tensor:
-    if factors is None:
-        return torch.eye(dim, dtype=like.dtype)[:, :rank]
-    return factors.left[place * dim : (place + 1) * dim, :rank].to(like.dtype)
+    rows = torch.eye(dim) if factors is None else factors.left[place * dim : (place + 1) * dim]
+    return rows[:, :rank].to(like.dtype)
 
 
 def _right(factors: Factors | None, rank: int, dim: int, like: Tensor) -> Tensor:
-    if factors is None:
-        return torch.eye(dim, dtype=like.dtype)[:, :rank]
-    return factors.right[:, :rank].to(like.dtype)
+    return (torch.eye(dim) if factors is None else factors.right)[:, :rank].to(like.dtype)

@@ -32,7 +32,7 @@ def size(model: nn.Module) -> ModelSize:
     parameters = list({p.data_ptr(): p for p in model.parameters()}.values())
     return ModelSize(
         sum(p.numel() for p in parameters),
-        sum(_attention(family.read(layer), layer) for layer in family.layers(model)),
+        sum(_attention(layer) for layer in family.layers(model)),
         sum(p.numel() * p.element_size() for p in parameters),
     )
 
@@ -81,7 +81,7 @@ def latencies(models: Sequence[nn.Module], batch: TextBatch, repeats: int = 15) 
     return [statistics.median(own_times) for own_times in times]
 
 
-def _attention(weights: Any, layer: Any) -> int:
+def _attention(layer: Any) -> int:
     """Parameters of one attention layer as they are stored, rotary queries and keys and stock biases included."""
     holder = getattr(layer, "self_attn", None) or getattr(layer, "attn", None)
     if holder is not None:

@@ -13,6 +13,9 @@ from headcount.sizing.model_shape import LayerShape, ModelShape, Wiring
 
 Config = Mapping[str, Any]
 
+WIDTH = {"gpt2": "n_inner", "gptj": "n_inner", "opt": "ffn_dim"}  # of a feed-forward, where it is no intermediate_size
+EVERY = {"gemma2": 2, "gemma3_text": 6}  # of so many layers the last one sees all, where the configuration lists none
+
 
 def config_shape(config: Config) -> ModelShape:
     """The shape that a `config.json` describes; `model_type` names its family.
@@ -24,7 +27,19 @@ def config_shape(config: Config) -> ModelShape:
     kind = config.get("model_type", "")
     if kind not in FAMILIES:
         raise ValueError(f"unknown model_type {kind!r}; {nearest(str(kind), FAMILIES)}")
-    return FAMILIES[kind](config)
+    wiring = FAMILIES[kind](config)
+    embed = _number(config, "hidden_size", "n_embd")
+    heads = _number(config, "num_attention_heads", "n_head")
+    head_dim = _number(config, "head_dim", default=embed // heads)
+    shared = _number(config, "num_key_value_heads", default=heads)
+    inner = WIDTH.get(kind, "intermediate_size")
+    width = _number(config, inner, default=4 * embed if inner == "n_inner" else None)
+    return ModelShape(
+        tuple(LayerShape(heads, head_dim, shared, width, window) for window in _windows(config, kind)),
+        embed,
+        _number(config, "vocab_size"),
+        wiring,
+    )
 
 
 def read_config(path: str | Path) -> ModelShape:
@@ -49,117 +64,85 @@ def _number(config: Config, *names: str, default: int | None = None) -> int:
     return default
 
 
-def _windows(config: Config, count: int, every: int = 0) -> list[int]:
-    """What each layer sees: all, or a sliding window; `every` is the rule of a family that lists none."""
-    window = config.get("sliding_window") or 0
-    kinds = config.get("layer_types")
-    if kinds:
-        return [window if kind == "sliding_attention" else 0 for kind in kinds]
-    every = int(config.get("sliding_window_pattern") or every)
-    return [window if every and (i + 1) % every else 0 for i in range(count)]
+def _windows(config: Config, kind: str) -> list[int]:
+    """What each layer sees: all, or a sliding window."""
+    window, count = config.get("sliding_window") or 0, _number(config, "num_hidden_layers", "n_layer")
+    if kind not in EVERY:
+        return [window if kind == "mistral" else 0] * count
+    if kinds := config.get("layer_types"):
+        return [window if kind == "sliding_attention" else 0 for kind in kinds][:count]
+    every = int(config.get("sliding_window_pattern") or EVERY[kind])
+    return [window if (i + 1) % every else 0 for i in range(count)]
 
 
-def _shape(config: Config, wiring: Wiring, *, width: int, windows: list[int] | None = None) -> ModelShape:
-    layers = _number(config, "num_hidden_layers", "n_layer")
-    embed = _number(config, "hidden_size", "n_embd")
-    heads = _number(config, "num_attention_heads", "n_head")
-    head_dim = _number(config, "head_dim", default=embed // heads)
-    shared = _number(config, "num_key_value_heads", default=heads)
-    window_sizes = windows or [0] * layers
-    return ModelShape(
-        tuple(LayerShape(heads, head_dim, shared, width, window_sizes[i]) for i in range(layers)),
-        embed,
-        _number(config, "vocab_size"),
-        wiring,
-    )
-
-
-def _gpt2(config: Config) -> ModelShape:
-    embed = _number(config, "n_embd", "hidden_size")
+def _gpt2(config: Config) -> Wiring:
     places = _number(config, "n_positions", "max_position_embeddings", default=1024)
-    wiring = Wiring(False, True, 2, 2, 1, 0, True, True, True, positions=places)
-    return _shape(config, wiring, width=_number(config, "n_inner", default=4 * embed))
+    return Wiring(False, True, 2, 2, 1, 0, True, True, True, positions=places)
 
 
-def _gpt_j(config: Config) -> ModelShape:
-    embed = _number(config, "n_embd", "hidden_size")
-    wiring = Wiring(False, _tied(config, False), norm=2, norms=1, feed_bias=True, logit_bias=True)
-    return _shape(config, wiring, width=_number(config, "n_inner", default=4 * embed))
+def _gpt_j(config: Config) -> Wiring:
+    return Wiring(False, _tied(config, False), norm=2, norms=1, feed_bias=True, logit_bias=True)
 
 
-def _gpt_neox(config: Config) -> ModelShape:
+def _gpt_neox(config: Config) -> Wiring:
     biased = bool(config.get("attention_bias", True))
-    wiring = Wiring(False, _tied(config, False), 2, 2, 1, 0, biased, biased, True)
-    return _shape(config, wiring, width=_number(config, "intermediate_size"))
+    return Wiring(False, _tied(config, False), 2, 2, 1, 0, biased, biased, True)
 
 
-def _phi(config: Config) -> ModelShape:
-    wiring = Wiring(False, _tied(config, False), 2, 1, 1, 0, True, True, True, logit_bias=True)
-    return _shape(config, wiring, width=_number(config, "intermediate_size"))
+def _phi(config: Config) -> Wiring:
+    return Wiring(False, _tied(config, False), 2, 1, 1, 0, True, True, True, logit_bias=True)
 
 
-def _opt(config: Config) -> ModelShape:
+def _opt(config: Config) -> Wiring:
     places = _number(config, "max_position_embeddings", default=2048) + 2
     if config.get("word_embed_proj_dim", config["hidden_size"]) != config["hidden_size"]:
         raise ValueError("OPT with a table narrower than its layers is not counted here")
-    wiring = Wiring(False, True, 2, 2, 1, 0, True, True, True, positions=places)
-    return _shape(config, wiring, width=_number(config, "ffn_dim"))
+    return Wiring(False, True, 2, 2, 1, 0, True, True, True, positions=places)
 
 
-def _llama(config: Config) -> ModelShape:
+def _llama(config: Config) -> Wiring:
     biased, fed = bool(config.get("attention_bias", False)), bool(config.get("mlp_bias", False))
-    wiring = Wiring(tied=_tied(config, False), read_bias=biased, write_bias=biased, feed_bias=fed)
-    return _shape(config, wiring, width=_number(config, "intermediate_size"))
+    return Wiring(tied=_tied(config, False), read_bias=biased, write_bias=biased, feed_bias=fed)
 
 
-def _mistral(config: Config) -> ModelShape:
-    layers = _number(config, "num_hidden_layers")
-    windows = [config.get("sliding_window") or 0] * layers
-    return _shape(
-        config, Wiring(tied=_tied(config, False)), width=_number(config, "intermediate_size"), windows=windows
-    )
+def _mistral(config: Config) -> Wiring:
+    return Wiring(tied=_tied(config, False))
 
 
-def _qwen2(config: Config) -> ModelShape:
-    return _shape(config, Wiring(tied=_tied(config, False), read_bias=True), width=_number(config, "intermediate_size"))
+def _qwen2(config: Config) -> Wiring:
+    return Wiring(tied=_tied(config, False), read_bias=True)
 
 
-def _qwen3(config: Config) -> ModelShape:
+def _qwen3(config: Config) -> Wiring:
     biased = bool(config.get("attention_bias", False))
-    wiring = Wiring(tied=_tied(config, False), qk_norm=1, read_bias=biased, write_bias=biased)
-    return _shape(config, wiring, width=_number(config, "intermediate_size"))
+    return Wiring(tied=_tied(config, False), qk_norm=1, read_bias=biased, write_bias=biased)
 
 
-def _gemma(config: Config) -> ModelShape:
-    return _shape(config, Wiring(tied=_tied(config, True)), width=_number(config, "intermediate_size"))
+def _gemma(config: Config) -> Wiring:
+    return Wiring(tied=_tied(config, True))
 
 
-def _gemma2(config: Config) -> ModelShape:
-    windows = _windows(config, _number(config, "num_hidden_layers"), every=2)
-    wiring = Wiring(tied=_tied(config, True), norms=4)
-    return _shape(config, wiring, width=_number(config, "intermediate_size"), windows=windows)
+def _gemma2(config: Config) -> Wiring:
+    return Wiring(tied=_tied(config, True), norms=4)
 
 
-def _gemma3(config: Config) -> ModelShape:
-    windows = _windows(config, _number(config, "num_hidden_layers"), every=6)
-    wiring = Wiring(tied=_tied(config, True), norms=4, qk_norm=1)
-    return _shape(config, wiring, width=_number(config, "intermediate_size"), windows=windows)
+def _gemma3(config: Config) -> Wiring:
+    return Wiring(tied=_tied(config, True), norms=4, qk_norm=1)
 
 
-def _bert(config: Config) -> ModelShape:
+def _bert(config: Config) -> Wiring:
     """The encoder with its pooler, as `BertModel` holds it."""
     embed, kinds = _number(config, "hidden_size"), _number(config, "type_vocab_size", default=2)
     places = _number(config, "max_position_embeddings", default=512)
     other = kinds * embed + embed * embed + embed
-    wiring = Wiring(False, True, 2, 2, 1, 0, True, True, True, positions=places, encoder=True, other=other)
-    return _shape(config, wiring, width=_number(config, "intermediate_size"))
+    return Wiring(False, True, 2, 2, 1, 0, True, True, True, positions=places, encoder=True, other=other)
 
 
 def _tied(config: Config, default: bool) -> bool:
     return bool(config.get("tie_word_embeddings", default))
 
 
-FAMILIES: dict[str, Callable[[Config], ModelShape]] = {
+FAMILIES: dict[str, Callable[[Config], Wiring]] = {
     "bert": _bert,
     "gemma": _gemma,
     "gemma2": _gemma2,

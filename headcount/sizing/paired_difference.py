@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
+from headcount.fits.student import half_width
+
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -38,8 +40,6 @@ class PairedDifference:
 
     def interval(self, confidence: float = 0.95, comparisons: int = 1) -> tuple[float, float]:
         """Student's interval of the mean; with several `comparisons` at once, Bonferroni's."""
-        from headcount.sizing.power import half_width
-
         half = half_width(self.deviation, len(self.percents), 1 - (1 - confidence) / comparisons)
         return self.mean - half, self.mean + half
 

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import torch
 
-from headcount.files import atomic_write, text_in
+from headcount.files import text_in, write_text
 from headcount.nets.grouped import GroupedShape
 from headcount.sizing.model_shape import BARE, ModelShape
 from headcount.sizing.windows import TokenWindows
@@ -92,10 +92,8 @@ class TrialRows:
         new = {(row["shape"], row["seed"], row["rate"]) for row in rows}
         self.rows = [r for r in self.rows if (r["shape"], r["seed"], r["rate"]) not in new] + list(rows)
         environment = {"date": f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}", "torch": torch.__version__, **more}
-        with atomic_write(self.path) as scratch:
-            scratch.write_text(
-                json.dumps({"facts": self.facts, "made": environment, "rows": self.rows}, indent=1) + "\n"
-            )
+        content = {"facts": self.facts, "made": environment, "rows": self.rows}
+        write_text(self.path, json.dumps(content, indent=1) + "\n")
 
 
 def run(

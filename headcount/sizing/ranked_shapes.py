@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headcount.files import write_text
 from headcount.notebook import html_table, html_words
 from headcount.numerals import counted, spoken_bytes
 from headcount.refusals import at_least_one, positive
@@ -210,9 +212,12 @@ class ShapeAnswer:
 
     def files(self, out: Path, command: str = "") -> list[Path]:
         """The page and the rows; the page says by which command it was made."""
-        from headcount.sizing.shape_page import write_shape
+        from headcount.sizing.shape_page import shape_page
 
-        return write_shape(self, out, command)
+        shapes = {"shapes": self.rows, "beside": self.beside()}
+        rows = {"question": self.question, "sentence": self.sentence, **shapes}
+        page = write_text(out / "shape.html", shape_page(self, command=command))
+        return [page, write_text(out / "shape.json", json.dumps(rows, indent=1) + "\n")]
 
     def _repr_html_(self) -> str:
         columns = ("heads", "head_dim", "key-value heads", "parameters", "cache bytes per token", "why")

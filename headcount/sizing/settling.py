@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headcount.files import atomic_write, text_in
+from headcount.files import text_in, write_text
+from headcount.fits.student import half_width
 from headcount.frozen import decode
 from headcount.refusals import positive
 from headcount.sizing.evidence import EvidenceTable
 from headcount.sizing.model_shape import BARE, LayerShape, ModelShape
 from headcount.sizing.paired_difference import PairedDifference, paired_differences
-from headcount.sizing.power import half_width, promised_width, seeds_for
+from headcount.sizing.power import promised_width, seeds_for
 
 if TYPE_CHECKING:
     from headcount.sizing.ranked_shapes import ShapeAnswer
@@ -33,7 +34,48 @@ AS_SEEN = 1.3  # tokens for each parameter in our own grid: the noise was measur
 
 
 @dataclass(frozen=True)
-class SettlingExperiment:
+class _Training:
+    """How both shapes are trained."""
+
+    text: str
+    length: int
+    rates: tuple[float, ...]
+    seeds: tuple[int, ...]
+    batch: int
+    steps: int
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """One shape as it stands in the file."""
+
+    name: str
+    embed_dim: int
+    vocab: int
+    layers: tuple[tuple[int, int, int, int], ...]
+
+
+@dataclass(frozen=True)
+class _Trial(_Training):
+    """The [trial] of the file."""
+
+    shapes: tuple[dict[str, object], ...]
+
+
+@dataclass(frozen=True)
+class _Promise:
+    """The [promise] of the file."""
+
+    half_width: float
+    low: float
+    high: float
+    finds: float
+    noise: float
+    free: int
+
+
+@dataclass(frozen=True)
+class SettlingExperiment(_Training, _Promise):
     """Two shapes at equal parameters, how they are trained, and what is promised of their difference.
 
     `half_width` is the expected half of the 95% interval in percent of the loss, `low` and `high` where nine of ten
@@ -42,18 +84,6 @@ class SettlingExperiment:
 
     name: str
     shapes: dict[str, ModelShape]
-    text: str
-    rates: tuple[float, ...]
-    seeds: tuple[int, ...]
-    batch: int
-    steps: int
-    length: int
-    half_width: float
-    low: float
-    high: float
-    finds: float
-    noise: float
-    free: int
 
     @property
     def runs(self) -> int:
@@ -105,41 +135,6 @@ class SettlingExperiment:
         return "\n".join(lines) + "\n"
 
 
-@dataclass(frozen=True)
-class _Entry:
-    """One shape as it stands in the file."""
-
-    name: str
-    embed_dim: int
-    vocab: int
-    layers: tuple[tuple[int, int, int, int], ...]
-
-
-@dataclass(frozen=True)
-class _Trial:
-    """The [trial] of the file."""
-
-    text: str
-    length: int
-    rates: tuple[float, ...]
-    seeds: tuple[int, ...]
-    batch: int
-    steps: int
-    shapes: tuple[dict[str, object], ...]
-
-
-@dataclass(frozen=True)
-class _Promise:
-    """The [promise] of the file."""
-
-    half_width: float
-    low: float
-    high: float
-    finds: float
-    noise: float
-    free: int
-
-
 def settling_experiment(
     answer: ShapeAnswer,
     *,
@@ -170,9 +165,9 @@ def settling_experiment(
     middle, low, high = promised_width(noise, free, seeds)
     name = "settle-" + "-".join(key.replace(" ", "") for key in shapes)
     return SettlingExperiment(
-        "".join(c for c in name if c.isalnum() or c in "-_"),
-        shapes, text, RATES, tuple(range(FIRST_SEED, FIRST_SEED + seeds)), batch, steps, length,
-        middle, low, high, found_with(noise, seeds), noise, free,
+        name="".join(c for c in name if c.isalnum() or c in "-_"), shapes=shapes,
+        text=text, rates=RATES, seeds=tuple(range(FIRST_SEED, FIRST_SEED + seeds)), batch=batch, steps=steps,
+        length=length, half_width=middle, low=low, high=high, finds=found_with(noise, seeds), noise=noise, free=free,
     )  # fmt: skip
 
 
@@ -214,9 +209,8 @@ def read_experiment(path: Path) -> SettlingExperiment:
         raise ValueError(f"{path}: two shapes are settled between, got {len(entries)}")
     shapes = {entry.name: _bare(entry) for entry in entries}
     return SettlingExperiment(
-        content.get("name", path.stem), shapes, trial.text, trial.rates, trial.seeds, trial.batch, trial.steps,
-        trial.length, promise.half_width, promise.low, promise.high, promise.finds, promise.noise, promise.free,
-    )  # fmt: skip
+        **vars(promise), **(vars(trial) | {"name": content.get("name", path.stem), "shapes": shapes})
+    )
 
 
 def settle(
@@ -233,13 +227,11 @@ def settle(
     for name, shape in planned.shapes.items():
         if largest >= shape.vocab:
             raise ValueError(f"token {largest} of {file} is none of the {shape.vocab} that {name} knows")
-    folder.mkdir(parents=True, exist_ok=True)
     trial_rows = TrialRows.open(folder / "trial.json", {"toml": text_in(path), "text": text.facts()})
     run(PairedTrial(planned.shapes, planned.rates, planned.seeds, planned.batch, planned.steps), text, trial_rows,
         device=device, say=say)  # fmt: skip
     (difference,) = paired_differences(trial_rows.rows, next(iter(planned.shapes)))
-    with atomic_write(folder / "settled.json") as scratch:
-        scratch.write_text(json.dumps(settled_row(planned, difference), indent=1) + "\n")
+    write_text(folder / "settled.json", json.dumps(settled_row(planned, difference), indent=1) + "\n")
     return planned, difference
 
 

@@ -9,9 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headcount.files import atomic_write, make_folder
+from headcount.files import write_text
 from headcount.numerals import spoken_bytes
-from headcount.report import Exhibit, Passage, article, write_article
+from headcount.report import Exhibit, Passage, article
 from headcount.sizing.evidence import EvidenceRow, EvidenceTable
 from headcount.sizing.forest import ForestGroup, ForestLine, forest
 from headcount.sizing.meta_analysis import PooledChange, left_out, pooled_change
@@ -71,7 +71,12 @@ class EvidenceSummary:
 
     def files(self, out: Path, command: str = "") -> list[Path]:
         """The page, the figure and the rows."""
-        return write_evidence(self.table, out, command)
+        texts = {
+            "evidence.html": evidence_page(self.table, command=command),
+            "evidence.svg": evidence_figure(self.table).standalone(),
+            "evidence.json": json.dumps(self.rows, indent=1) + "\n",
+        }
+        return [write_text(out / name, text) for name, text in texts.items()]
 
 
 def evidence_rows(table: EvidenceTable) -> list[dict[str, object]]:
@@ -166,32 +171,6 @@ def shape_page(answer: ShapeAnswer, *, date: str = "", command: str = "") -> str
         f"How many heads for {answer.question}?", answer.sentence, sections, subject="shape", facts=facts,
         command=command, date=date,
     )  # fmt: skip
-
-
-def write_shape(answer: ShapeAnswer, out: Path, command: str = "") -> list[Path]:
-    """The page and the rows of an answer."""
-    make_folder(out)
-    rows = out / "shape.json"
-    content = {
-        "question": answer.question,
-        "sentence": answer.sentence,
-        "shapes": answer.rows,
-        "beside": answer.beside(),
-    }
-    with atomic_write(rows) as scratch:
-        scratch.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    return [write_article(out / "shape.html", shape_page(answer, command=command)), rows]
-
-
-def write_evidence(table: EvidenceTable, out: Path, command: str = "") -> list[Path]:
-    """The page, the figure and the rows of the evidence."""
-    make_folder(out)
-    picture, rows = out / "evidence.svg", out / "evidence.json"
-    with atomic_write(picture) as scratch:
-        scratch.write_text(evidence_figure(table).standalone(), encoding="utf-8")
-    with atomic_write(rows) as scratch:
-        scratch.write_text(json.dumps([row.as_row() for row in table.rows], indent=1) + "\n", encoding="utf-8")
-    return [write_article(out / "evidence.html", evidence_page(table, command=command)), picture, rows]
 
 
 def _group(table: EvidenceTable, change: str) -> ForestGroup | None:

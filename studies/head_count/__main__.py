@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from headcount.files import write_text
 from headcount.papers.head_count import reproduce as synthetic
-from headcount.reproduction.runner import keep
 from headcount.reproduction.side_by_side import outcome_lines
 from headcount.results import read_study
 from headcount.results.record import Reproduction, Setting
@@ -91,7 +91,7 @@ def _run(reproduction: Reproduction, setting: Setting, out: Path, part: str = ""
         if part:  # the package trains no images and no text: say who did
             door = f"python -m studies.head_count {part} --out OUT"
             record = replace(record, command=record.command.replace(f"headcount reproduce {record.name}", door))
-        keep(out / reproduction.file(quick=setting.quick), record.to_json())
+        write_text(out / reproduction.file(quick=setting.quick), record.to_json())
         for line in outcome_lines(record, reproduction):
             _say(line)
 

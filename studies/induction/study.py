@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from headcount.files import write_text
 from headcount.papers.induction.bounds import information_table
 from headcount.papers.induction.experiments import (
     ChainRun,
@@ -32,7 +33,6 @@ from headcount.papers.induction.experiments import (
 )
 from headcount.papers.induction.networks import MatchingNet, generalised_induction, matched_mean, unmatched
 from headcount.papers.induction.staged import GROUPS, Stage
-from headcount.reproduction.runner import keep
 from headcount.tasks.ngrams import NGram
 from studies.stored import DATA, stored, today
 
@@ -154,7 +154,7 @@ def _set(lags: tuple[int, ...]) -> str:
 
 def _write(path: Path, data: dict[str, Any]) -> None:
     """JSON with a line for every row."""
-    keep(path, _lines(data, "") + "\n")
+    write_text(path, _lines(data, "") + "\n")
 
 
 def _lines(data: dict[str, Any], indent: str) -> str:

@@ -41,6 +41,7 @@ from typing import Any
 
 import torch
 
+from headcount.files import write_text
 from headcount.fits import knee
 from headcount.papers.head_count.reproduce import GRIDS
 from headcount.papers.lr_law.experiments import RATES, heads_of_four, rate_study, small_study, tasks
@@ -48,8 +49,6 @@ from headcount.papers.lr_law.paired_slope import paired_width_slope
 from headcount.papers.lr_law.parabola import best_rates
 from headcount.papers.lr_law.rate_page import fitted, rate_page
 from headcount.papers.lr_law.two_roads import width_slope
-from headcount.report import write_article
-from headcount.reproduction.runner import keep
 from headcount.results import Store, Study
 from headcount.tasks import KthLargest, Task
 from headcount.training import RateSearch, Recipe
@@ -98,7 +97,7 @@ class Place:
         try:
             findings = fitted(study)
             page = self.store / f"{name.lower()}.html"
-            write_article(page, rate_page(study, command=f"headcount fit {self.store / name.lower()} --learning-rate"))
+            write_text(page, rate_page(study, command=f"headcount fit {self.store / name.lower()} --learning-rate"))
             says: dict[str, Any] = {**findings.as_row(), "page": str(page)}
             print(findings.sentence)
         except ValueError as problem:
@@ -286,7 +285,7 @@ def main() -> None:
 
 def _keep(out: Path, name: str, part: dict[str, Any]) -> None:
     """Add a part to the file, which appears whole."""
-    keep(out, json.dumps({**stored(out), name: part}, separators=(",", ":")).replace("],[", "],\n[") + "\n")
+    write_text(out, json.dumps({**stored(out), name: part}, separators=(",", ":")).replace("],[", "],\n[") + "\n")
 
 
 if __name__ == "__main__":

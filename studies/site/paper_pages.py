@@ -132,7 +132,7 @@ def _rows(entry: PageEntry) -> list[tuple[str, str, str, str]]:
     if entry.record is None:
         return [(f"`{name}`: {escaped(entry.reproduction.says)}", "not run", "", "")]
     return [
-        (f"{link}: {escaped(title)}", entry.size, f"**{verdict.outcome}**", escaped(verdict.reason))
+        (f"{link}: {escaped(title)}", entry.size, f"**{verdict.word}**", escaped(verdict.reason))
         for title, verdict in entry.outcomes
     ]
 

@@ -49,13 +49,20 @@ class Boxes:
 
     def halved(self, guilt: Tensor) -> tuple[Boxes, Tensor]:
         """The halves, and the guilt of their sides: half of it for the side that was cut."""
-        lo, hi, flat = self.lo.flatten(1), self.hi.flatten(1), guilt.flatten(1)
-        side = flat.argmax(1, keepdim=True)
-        cut = (lo.gather(1, side) + hi.gather(1, side)) / 2
-        left, right = hi.scatter(1, side, cut), lo.scatter(1, side, cut)
-        first, last = (torch.cat(both).view(-1, *self.lo.shape[1:]) for both in ([lo, right], [left, hi]))
+        first, last, side = halved(self.lo, self.hi, guilt)
+        flat = guilt.flatten(1)
         rest = flat.scatter(1, side, flat.gather(1, side) / 2).view_as(guilt)
         return Boxes(self.member.repeat(2), first, last, self.upper.repeat(2)), torch.cat([rest, rest])
+
+
+def halved(lo: Tensor, hi: Tensor, guilt: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The ends of the halves of boxes across their guiltiest sides, and these sides."""
+    side = guilt.flatten(1).argmax(1, keepdim=True)
+    low, high = lo.flatten(1), hi.flatten(1)
+    cut = (low.gather(1, side) + high.gather(1, side)) / 2
+    left, right = high.scatter(1, side, cut), low.scatter(1, side, cut)
+    first, last = (torch.cat(both).view(-1, *lo.shape[1:]) for both in ([low, right], [left, high]))
+    return first, last, side
 
 
 def sorted_hull(lo: Tensor, hi: Tensor) -> tuple[Tensor, Tensor]:

@@ -30,11 +30,6 @@ class CertifiedRow:
     boxes: int
     open: int
 
-    @property
-    def columns(self) -> dict[str, object]:
-        """What a row of a study takes."""
-        return {"worst_lower": self.worst_lower, "worst_upper": self.worst_upper}
-
 
 def certify_all(
     networks: Sequence[tuple[nn.Module, Task]],
@@ -80,7 +75,10 @@ def certified_study(study: Study, found: Sequence[CertifiedRow]) -> Study:
     >>> study.rows[0]["worst_upper"]
     0.3
     """
-    rows: Any = tuple({**row, **worst.columns} for row, worst in zip(study, found, strict=True))
+    rows: Any = tuple(
+        {**row, "worst_lower": worst.worst_lower, "worst_upper": worst.worst_upper}
+        for row, worst in zip(study, found, strict=True)
+    )
     return replace(study, rows=rows)
 
 

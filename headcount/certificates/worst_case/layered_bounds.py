@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass, replace
 
 import torch
@@ -36,15 +37,9 @@ class Layered:
         plain, mean, spread = plain_net(net)
         if plain.arch.outputs != 1:
             raise ValueError(f"worst errors are bounded for one output, got {plain.arch.outputs}")
-        copy = Transformer(plain.arch, plain.token_dim).double()
-        copy.load_state_dict(plain.state_dict())
-        for copied, original in zip(copy.attention, plain.attention, strict=True):
-            assert isinstance(copied, Attention)
-            assert isinstance(original, Attention)
-            if "beta" not in getattr(original.weigh, "keywords", {}):
-                raise ValueError("worst errors are bounded for softmax attention; this network weighs in another way")
-            copied.weigh = original.weigh
-        return cls(copy.requires_grad_(False), mean, spread, length, torch.device("cpu"))
+        if not all("beta" in getattr(attention.weigh, "keywords", {}) for attention in plain.attention):
+            raise ValueError("worst errors are bounded for softmax attention; this network weighs in another way")
+        return cls(deepcopy(plain).double().requires_grad_(False), mean, spread, length, torch.device("cpu"))
 
     def __len__(self) -> int:
         return 1
@@ -80,11 +75,7 @@ class Layered:
 
     def to(self, device: torch.device | str) -> Layered:
         """The same network on another device."""
-        moved = Transformer(self.net.arch, self.token_dim).double().to(device).requires_grad_(False)
-        moved.load_state_dict(self.net.state_dict())
-        for copied, original in zip(moved.attention, self.net.attention, strict=True):
-            copied.weigh = original.weigh  # type: ignore[union-attr]
-        return replace(self, net=moved, place=torch.device(device))
+        return replace(self, net=deepcopy(self.net).to(device), place=torch.device(device))
 
     def __call__(self, x: Float[Tensor, "models batch length token_dim"]) -> Float[Tensor, "models batch"]:
         return self.spread * self.net(x[0])[None] + self.mean

@@ -7,6 +7,7 @@ seen anew, and on each |network - target| is bounded anew by the formulas of `er
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -158,32 +159,15 @@ class _Range:
 
     def __mul__(self, other: _Range) -> _Range:
         ends = [a * b for a in (self.low, self.high) for b in (other.low, other.high)]
-        return _Range(_least(ends), _most(ends))
+        return _Range(reduce(arb.min, ends), reduce(arb.max, ends))
 
     def scaled(self, factor: Any) -> _Range:
         one, two = factor * self.low, factor * self.high
         return _Range(one.min(two), one.max(two))
 
 
-def _least(values: list[Any]) -> Any:
-    smallest = values[0]
-    for v in values[1:]:
-        smallest = smallest.min(v)
-    return smallest
-
-
-def _most(values: list[Any]) -> Any:
-    largest = values[0]
-    for v in values[1:]:
-        largest = largest.max(v)
-    return largest
-
-
 def _sum(parts: Any) -> _Range:
-    total = _Range(arb(0), arb(0))
-    for part in parts:
-        total = total + part
-    return total
+    return sum(parts, _Range(arb(0), arb(0)))
 
 
 def _row(values: Any) -> list[Any]:
@@ -434,18 +418,17 @@ def _mean_range(weights: list[tuple[Any, Any]], values: list[_Range]) -> _Range:
 
 def _mean_top(weights: list[tuple[Any, Any]], values: list[Any]) -> Any:
     order = sorted(range(len(values)), key=lambda t: -float(values[t].mid()))
-    best = None
+    means = []
     for k in range(1, len(order) + 1):
         chosen = [weights[t][1] if place < k else weights[t][0] for place, t in enumerate(order)]
-        mean = _dot(chosen, [values[t] for t in order]) / sum(chosen, arb(0))
-        best = mean if best is None else best.max(mean)
-    assert best is not None
+        means.append(_dot(chosen, [values[t] for t in order]) / sum(chosen, arb(0)))
+    best = reduce(arb.max, means)
     reach = arb(float(best.upper())) + arb(2) ** (10 - PRECISION // 2) * (1 + abs(best))
     # A bound, if no weights between the ends have a mean above it: sum_t w_t (v_t - reach) <= 0 for all of them.
     worst = sum(
         ((v - reach) * (w[1] if not (v < reach) else w[0]) for w, v in zip(weights, values, strict=True)), arb(0)
     )
-    return reach if worst <= 0 else _most(values)
+    return reach if worst <= 0 else reduce(arb.max, values)
 
 
 def _kth(values: list[Any], rank: int) -> Any:
@@ -504,7 +487,7 @@ def _bend(x: Any, r: Any) -> _Range:
     """gelu'' lies between -0.107982 (at -2 and 2) and 0.797885 (at 0), and gelu' between -0.12891 and 1.12891."""
     low, high, slope = x - r, x + r, _gelu_slope(x)
     curve = [(2 - v * v) * (-v * v / 2).exp() / (2 * arb.pi()).sqrt() for v in (low, high)]
-    most, least = _most([*curve, arb(0)]), _least([*curve, arb(0)])
+    most, least = reduce(arb.max, curve, arb(0)), reduce(arb.min, curve, arb(0))
     if not (low > 0) and not (high < 0):
         most = most.max(arb("0.797885"))
     if any(not (low > v) and not (high < v) for v in (-2, 2)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -65,10 +66,8 @@ def few_valued(
 
 def largest_of(net: Provable, target: SlopedTarget, x: Float[Tensor, "batch length token_dim"], keep: int) -> Met:
     """For every member the worst of sequences that all are asked, some members at a time."""
-    some = max(1, AT_ONCE[x.device.type] // (len(x) * net.length * net.width))
     parts = []
-    for at in torch.arange(len(net), device=x.device).split(some):
-        error = errors_at(net.of(at), target.of(at), x.expand(len(at), -1, -1, -1))
+    for error in _errors_in_parts(net, target, x):
         best, rows = error.topk(min(keep, len(x)), dim=1)
         parts.append(Met(x[rows], best))
     return Met(torch.cat([p.x for p in parts]), torch.cat([p.error for p in parts]))
@@ -78,13 +77,16 @@ def sampled_errors(
     net: Provable, target: SlopedTarget, x: Float[Tensor, "batch length token_dim"]
 ) -> tuple[Float[Tensor, " models"], Float[Tensor, " models"]]:
     """The root mean square and the largest of |error| over sequences that all members are asked."""
-    some = max(1, AT_ONCE[x.device.type] // (len(x) * net.length * net.width))
-    parts = []
-    for at in torch.arange(len(net), device=x.device).split(some):
-        error = errors_at(net.of(at), target.of(at), x.expand(len(at), -1, -1, -1))
-        parts.append(torch.stack([error.square().mean(1).sqrt(), error.amax(1)]))
-    rms, largest = torch.cat(parts, 1)
+    errors = _errors_in_parts(net, target, x)
+    rms, largest = torch.cat([torch.stack([e.square().mean(1).sqrt(), e.amax(1)]) for e in errors], 1)
     return rms, largest
+
+
+def _errors_in_parts(net: Provable, target: SlopedTarget, x: Tensor) -> Iterator[Tensor]:
+    """|error| of some members after others on sequences that all are asked: as many as memory has room for."""
+    some = max(1, AT_ONCE[x.device.type] // (len(x) * net.length * net.width))
+    for at in torch.arange(len(net), device=x.device).split(some):
+        yield errors_at(net.of(at), target.of(at), x.expand(len(at), -1, -1, -1))
 
 
 def ascend(

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from headcount.certificates.domains import Box
 from headcount.certificates.worst_case.sloped_targets import LookedUp, sloped
-from headcount.files import atomic_write
+from headcount.files import write_text
 from headcount.nets.exporting import traced, write_program
 from headcount.tasks import Task
 
@@ -84,9 +84,7 @@ def write_problems(folder: Path, problems: Sequence[ErrorProblem]) -> list[Path]
         lists["instances.csv"] += "".join(f"{onnx.name},{path.name},300\n" for path in questions.values())
         lists["answers.csv"] += "".join(f"{path.name},{answer}\n" for answer, path in questions.items())
     for file, text in lists.items():
-        with atomic_write(folder / file) as scratch:
-            scratch.write_text(text, encoding="utf-8")
-        written.append(folder / file)
+        written.append(write_text(folder / file, text))
     return written
 
 
@@ -98,7 +96,6 @@ def _write_problem(folder: Path, one: ErrorProblem) -> tuple[Path, dict[str, Pat
     write_program(traced(ErrorGraph(one.net, one.task).eval(), (torch.zeros(1, numbers),), None), onnx, facts)
     questions = {}
     for answer, threshold in (("unsat", 1.001 * one.upper), ("sat", 0.999 * one.lower)):
-        questions[answer] = folder / f"{one.name}_{answer}.vnnlib"
-        with atomic_write(questions[answer]) as scratch:
-            scratch.write_text(vnn_property(numbers, low, high, threshold), encoding="utf-8")
+        question = vnn_property(numbers, low, high, threshold)
+        questions[answer] = write_text(folder / f"{one.name}_{answer}.vnnlib", question)
     return onnx, questions

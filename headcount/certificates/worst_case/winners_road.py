@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headcount.certificates.worst_case.branching import SearchLimits
+from headcount.certificates.worst_case.branching import SearchLimits, halved
 from headcount.certificates.worst_case.error_bounds import gelu_range, unit_slopes
 from headcount.certificates.worst_case.folded import Folded
 from headcount.certificates.worst_case.intervals import Interval, hull
@@ -145,16 +145,8 @@ def prove_by_winners(
                 upper, left = max(upper, float(bound[stop].max())), left + int(stop.sum())
             lo, hi = lo[bad & ~stop], hi[bad & ~stop]
             if len(lo):
-                queue.append(_halved(lo, hi))
+                queue.append(halved(lo, hi, hi - lo)[:2])
     return WinnersProof(met, upper, looked, left, time.perf_counter() - start)
-
-
-def _halved(lo: Tensor, hi: Tensor) -> tuple[Tensor, Tensor]:
-    flat_lo, flat_hi = lo.flatten(1), hi.flatten(1)
-    side = (flat_hi - flat_lo).argmax(1, keepdim=True)
-    cut = (flat_lo.gather(1, side) + flat_hi.gather(1, side)) / 2
-    both = torch.cat([flat_lo, flat_lo.scatter(1, side, cut)]), torch.cat([flat_hi.scatter(1, side, cut), flat_hi])
-    return both[0].view(-1, *lo.shape[1:]), both[1].view(-1, *lo.shape[1:])
 
 
 def _bound(

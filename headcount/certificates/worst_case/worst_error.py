@@ -137,11 +137,6 @@ class Worst:
         first = self.leaves.upper.argsort(descending=True)[: count - 1]
         return torch.cat([self.where[None], ((lo + hi) / 2)[first].cpu()])
 
-    @property
-    def columns(self) -> dict[str, float]:
-        """What a row of a study takes: `worst_lower`, `worst_upper`."""
-        return {"worst_lower": self.lower, "worst_upper": self.upper}
-
 
 def certify(
     net: nn.Module,
