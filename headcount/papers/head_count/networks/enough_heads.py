@@ -11,16 +11,18 @@ from headcount.certificates.arithmetic import up
 from headcount.certificates.attempts import in_box
 from headcount.certificates.built import Built
 from headcount.certificates.certificate import Certificate, Term
-from headcount.certificates.network import ClassTokenNet, NetworkShape
+from headcount.certificates.network import ClassTokenNet
 from headcount.certificates.relu import interpolant, interpolation_error
 from headcount.certificates.replanning import with_rounding
 from headcount.certificates.rounding import rounding_error
 from headcount.nets.transformer import Attention
 from headcount.numerals import counted
+from headcount.papers.head_count.networks.assembling import assembled
 from headcount.papers.head_count.networks.choices import GATE, Choices, plan_for
 from headcount.papers.head_count.networks.gates import gate_places, gate_steps
 from headcount.papers.head_count.networks.minima import minima_of
 from headcount.papers.head_count.networks.worst_inputs import BetterOutside, WorstTies
+from headcount.refusals import positive
 from headcount.sources import Checked, Source, implements
 from headcount.tasks import Task
 
@@ -46,8 +48,7 @@ def enough_heads(task: Task, eps: float = 1e-3, *, radius: float | None = None, 
     Departs: gate 2 for 1 (the printed proof fails at 1), W(m/e)/beta for m/(e beta), and the error is split as
     |Phi(z~) - F_0(z~)| + |F_0(z~) - F_0(z)|, which needs no Lipschitz bound of Phi.
     """
-    if not (math.isfinite(eps) and eps > 0):
-        raise ValueError(f"eps must be a finite number above 0, got {eps}")
+    positive(eps=eps)
     minima = minima_of(task, radius)
 
     def planned(budget: float) -> tuple[tuple[Choices, ClassTokenNet], Certificate]:
@@ -63,19 +64,8 @@ def enough_heads(task: Task, eps: float = 1e-3, *, radius: float | None = None, 
 
 def assemble(plan: Choices) -> ClassTokenNet:
     """The network of a plan, with no promise made."""
-    minima = plan.minima
-    inner, outer = _encoder(plan)
-    read = _read_out(plan)
-    D = minima.count
-    shape = NetworkShape(
-        encoder=(minima.box.token_dim + 1, len(inner[1]), 2 * D),
-        layers=((D, 2),),
-        betas=(plan.beta,),
-        read_out=(2 * D, len(read[0][1]), 1),
-    )
-    net = ClassTokenNet(shape)
-    net.encoder.fill(inner, outer)
-    net.read_out.fill(*read)
+    D = plan.minima.count
+    net = assembled(_encoder(plan), ((D, 2),), (plan.beta,), _read_out(plan))
     _wire(net, D)
     return net
 

@@ -13,13 +13,15 @@ from headcount.certificates.arithmetic import fewest, up
 from headcount.certificates.attempts import in_box
 from headcount.certificates.built import Built
 from headcount.certificates.certificate import Certificate, Term
-from headcount.certificates.network import ClassTokenNet, NetworkShape, refuse_too_large
+from headcount.certificates.network import ClassTokenNet, refuse_too_large
 from headcount.certificates.relu import interpolant, interpolation_error, pieces_for
 from headcount.certificates.replanning import with_rounding
 from headcount.certificates.rounding import rounding_error
 from headcount.nets.transformer import Attention
 from headcount.numerals import counted
+from headcount.papers.head_count.networks.assembling import assembled
 from headcount.papers.head_count.networks.minima import Minima, minima_of
+from headcount.refusals import positive
 from headcount.sources import Checked, Source, implements
 from headcount.tasks import Task
 
@@ -123,8 +125,7 @@ def memorise(task: Task, eps: float = 1e-2, *, radius: float | None = None) -> B
     layers are the features of every token, two for the maximum of Lemma 9, and the outer function.
     Source: Yu et al. 2025 (heads), Theorem 2(3).
     """
-    if not (math.isfinite(eps) and eps > 0):
-        raise ValueError(f"eps must be a finite number above 0, got {eps}")
+    positive(eps=eps)
     minima = minima_of(task, radius)
 
     def planned(budget: float) -> tuple[ClassTokenNet, Certificate]:
@@ -175,16 +176,8 @@ def _memory(minima: Minima, eps: float, budget: float) -> Memory:
 def _assemble(memory: Memory) -> ClassTokenNet:
     box = memory.minima.box
     E = box.length * box.token_dim
-    encoder, read_out = _encoder(box.length, box.token_dim, box.low, box.high), _read_out(memory)
-    shape = NetworkShape(
-        encoder=(box.token_dim + 1, len(encoder[0][1]), E),
-        layers=((1, E),),
-        betas=(1.0,),
-        read_out=(E, *(len(bias) for _, bias in read_out)),
-    )
-    net = ClassTokenNet(shape)
-    net.encoder.fill(*encoder)
-    net.read_out.fill(*read_out)
+    encoder = _encoder(box.length, box.token_dim, box.low, box.high)
+    net = assembled(encoder, ((1, E),), (1.0,), _read_out(memory))
     (attention,) = net.attention
     assert isinstance(attention, Attention)
     for p in (attention.value, attention.output):  # queries and keys stay zero: uniform attention

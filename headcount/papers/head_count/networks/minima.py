@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headcount.certificates.domains import Box, radius_for
+from headcount.refusals import positive
 from headcount.tasks import Affine, LinearMax, Ridges, Task, Wells
 from headcount.tasks.task import Matrix
 
@@ -97,8 +98,7 @@ def _(task: Wells, radius: float | None = None) -> Minima:
 @minima_of.register
 def _(task: LinearMax, radius: float | None = None) -> Minima:
     R = radius_for(task.length * task.token_dim) if radius is None else radius
-    if not (math.isfinite(R) and R > 0):
-        raise ValueError(f"radius must be a finite number above 0, got {R}")
+    positive(radius=R)
     sizes = [math.fsum(abs(v) for v in a) for a in task.directions]
     for i, size in enumerate(sizes):
         if size == 0:

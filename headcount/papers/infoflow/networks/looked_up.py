@@ -19,10 +19,12 @@ from headcount.certificates.network import ClassTokenNet, ReluNet
 from headcount.certificates.outer_nets import OuterNet, lipschitz_net, ridge_net
 from headcount.certificates.parallel_parts import SideBySide
 from headcount.certificates.wiring import Hidden, Layout, wire
+from headcount.papers.head_count.networks.assembling import assembled
 from headcount.papers.head_count.networks.enough_heads import enough_heads
 from headcount.papers.head_count.networks.worst_inputs import WorstTies
 from headcount.papers.infoflow.networks.kth_largest import kth_largest
-from headcount.papers.infoflow.networks.positions import Contrast, assembled, bump, check_positive
+from headcount.papers.infoflow.networks.positions import Contrast, bump
+from headcount.refusals import positive
 from headcount.sources import Source, implements
 from headcount.tasks import (
     KthLargest,
@@ -69,7 +71,7 @@ def looked_up(task: Lookups, eps: float = 1e-2, *, radius: float | None = None) 
     takes two layers, everything else one. On [0, 1]^d for uniform tokens, else on [-radius, radius]^d.
     Source: Yu et al. 2025 (heads), Theorem 2(1), for maxima and wells; Yu et al. 2026 (InfoFlow) for places and ranks.
     """
-    check_positive(eps, radius)
+    positive(eps=eps)
     if not isinstance(task.outer, Ridges | LipschitzOuter):
         raise ValueError(
             f"nothing is known of the outer function {task.outer}: give task(..., lipschitz=L) where it moves at most "
@@ -98,6 +100,7 @@ def _box(task: Lookups, radius: float | None) -> Box:
             raise ValueError("tokens are uniform on [0, 1]^d; radius belongs to gaussian ones")
         return Box(task.length, task.token_dim, 0.0, 1.0)
     R = radius_for(task.length * task.token_dim) if radius is None else radius
+    positive(radius=R)
     return Box(task.length, task.token_dim, -R, R)
 
 
@@ -212,11 +215,9 @@ def _placed(part: PlaceOf, box: Box, error: float) -> Finder:
     bump(encoder, d, part.position + 1, at["place"][0])
     encoder.constant({at["one"][0]: 1.0})
     read_out.linear({at["found"][0]: 1.0}, {0: 1.0})
-    net = assembled(d, encoder, ((1, 1),), (beta,), read_out)
+    net = assembled(encoder, ((1, 1),), (beta,), read_out, asks={at["one"][0]: 1.0})
     queries, keys, values = ([{at[name][0]: 1.0}] for name in ("one", "place", "value"))
     wire(net.attention[0], 0, query=queries, key=keys, value=values, out=[{at["found"][0]: 1.0}])
-    with torch.no_grad():
-        net.cls[at["one"][0]] = 1.0
     mass = outside / (outside + math.exp(beta))
     off = up(mass * spread) + rounding_through(net, largest, box.length)
     return Finder(net, 1.0, 0.0, off, (Contrast((part.position,)),), low, high)
