@@ -7,6 +7,7 @@ of the tests knows neither shortcut.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
@@ -293,11 +294,7 @@ class _Layer:
 
     def rides(self, options: list[_Option], numbers: tuple[int, ...], limit: int) -> int:
         """As many as find room beside the rest."""
-        low, high = 0, limit
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if self.spare(options, numbers, middle) >= 0 else (low, middle - 1)
-        return low
+        return bisect_left(range(1, limit + 1), True, key=lambda more: self.spare(options, numbers, more) < 0)
 
 
 def _fill(
@@ -374,18 +371,11 @@ def _sizes(routed: tuple[Job, ...]) -> list[int]:
     return sizes
 
 
-def _without(bundles: tuple[int, ...], fetched: tuple[int, ...]) -> tuple[int, ...]:
-    left = list(bundles)
-    for size in fetched:
-        left.remove(size)
-    return tuple(left)
-
-
 def _after(
     state: _State, jobs: tuple[Job, ...], routed: tuple[Job, ...], fetched: tuple[int, ...], ridden: int
 ) -> _State:
     held = state.held - ridden + sum(job.number for job in jobs if job.way == "held")
-    bundles = sorted((*_without(state.bundles, fetched), *_sizes(routed)))
+    bundles = sorted((Counter(state.bundles) - Counter(fetched) + Counter(_sizes(routed))).elements())
     return _State(_moved(state.counts, (*jobs, *routed)), tuple(bundles), held)
 
 

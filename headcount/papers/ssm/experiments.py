@@ -85,18 +85,13 @@ def _woven(system: DiagonalSSM, depth: int, width: int) -> Parts:
     return stacked(system.deepen(depth, width, deal=by_modulus))
 
 
-class StudentSize(TypedDict):
-    """A student's size, and the bound on its entries."""
+class StudentRow(TypedDict):
+    """A student of one size, bound on its entries and seed; `nmse` is relative to the kernel's square."""
 
     depth: int
     width: int
     parameters: int
     max_entry: float
-
-
-class StudentRow(StudentSize):
-    """A student of one seed; `nmse` is relative to the kernel's square."""
-
     seed: int
     nmse: float
 

@@ -17,7 +17,8 @@ import scipy.linalg
 import scipy.signal
 
 from headcount.papers.ssm.chains import by_angle, by_modulus
-from headcount.papers.ssm.interchange import to_sos, to_tf
+from headcount.papers.ssm.interchange import markov, to_sos, to_tf
+from headcount.papers.ssm.layer import Layer
 from headcount.papers.ssm.quantise import FixedPoint, least_reach, quantise, quantise_sos, rms_gap, sos_impulse
 from headcount.papers.ssm.systems import DeepSSM, DiagonalSSM
 
@@ -146,8 +147,6 @@ def _reals(deep: DeepSSM) -> int:
 def _deep(deep: DeepSSM, bits: int, count: int) -> np.ndarray:
     if bits != FLOAT32:
         return quantise(deep, FixedPoint(bits)).impulse(count)
-    from headcount.papers.ssm.layer import Layer
-
     layers = [Layer(_single(layer.poles), _single(layer.weights)) for layer in deep.layers]
     return DeepSSM(layers, _single(deep.readout)).impulse(count)
 
@@ -221,8 +220,4 @@ def _balanced(system: DiagonalSSM, bits: int, count: int) -> np.ndarray:
         return np.full(count, np.inf)
     if np.abs(np.linalg.eigvals(A)).max() >= 1:
         return np.full(count, np.inf)
-    out, state = np.zeros(count), B[:, 0]
-    out[0] = _rounded(D, bits)[0, 0]
-    for t in range(1, count):
-        out[t], state = C[0] @ state, A @ state
-    return out
+    return np.real(markov(A, B, C, _rounded(D, bits), count))

@@ -78,8 +78,9 @@ def looked_up(task: Lookups, eps: float = 1e-2, *, radius: float | None = None) 
             "by L times the sum of what its numbers move by, or give Ridges"
         )
     box = _box(task, radius)
+    low, high = _ends(task, box)
     slopes = _slopes(task, box)
-    wanted = [min(FOUND * eps / (len(task.parts) * slope), MARGIN * _width(task, box)) for slope in slopes]
+    wanted = [min(FOUND * eps / (len(task.parts) * slope), MARGIN * (high - low)) for slope in slopes]
     finders = [_finder(part, box, error) for part, error in zip(task.parts, wanted, strict=True)]
     ranges = [(f.low - f.error, f.high + f.error) for f in finders]
     outer = _outer_net(task, ranges, OUTER * eps)
@@ -117,11 +118,6 @@ def _slopes(task: Lookups, box: Box) -> list[float]:
 def _ends(task: Lookups, box: Box) -> tuple[float, float]:
     ranges = [_range(part, box) for part in task.parts]
     return min(low for low, _ in ranges), max(high for _, high in ranges)
-
-
-def _width(task: Lookups, box: Box) -> float:
-    low, high = _ends(task, box)
-    return high - low
 
 
 def _range(part: object, box: Box) -> tuple[float, float]:
