@@ -24,6 +24,7 @@ from headcount.papers.head_count.published import (
 )
 from headcount.papers.head_count.reversal import reversal, score
 from headcount.results import Predicate, Store, Study
+from headcount.results.gathering import grouped
 from headcount.results.journal import Deadline
 from headcount.results.literature import Cells, mean
 from headcount.results.record import Measured, Reproduction, Setting, Stated
@@ -117,10 +118,8 @@ def joint_sweep(setting: Setting, names: Sequence[str] = ("table-2", "table-3", 
 
 def cells_of(study: Study, row: str = "heads", column: str = "length") -> dict[tuple[Any, Any], tuple[float, ...]]:
     """NMSE of every seed by two columns; a run that diverged counts as 1, what predicting the mean scores."""
-    cells: dict[tuple[Any, Any], list[float]] = {}
-    for r in study:
-        cells.setdefault((r[row], r[column]), []).append(r["nmse"] if math.isfinite(r["nmse"]) else 1.0)
-    return {key: tuple(values) for key, values in cells.items()}
+    scores = (((r[row], r[column]), r["nmse"] if math.isfinite(r["nmse"]) else 1.0) for r in study)
+    return {key: tuple(values) for key, values in grouped(scores).items()}
 
 
 def _grid(name: str, setting: Setting) -> Grid:

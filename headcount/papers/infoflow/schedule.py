@@ -16,6 +16,7 @@ from headcount.nets.architecture import Architecture
 from headcount.papers.infoflow.costs import gate_heads
 from headcount.papers.infoflow.demands import Act, Demand
 from headcount.papers.infoflow.packing import Duty, Limits, Packing
+from headcount.results.gathering import grouped
 
 # For each demand, how many look-ups wait for each of its acts.
 Counts = tuple[tuple[int, ...], ...]
@@ -79,9 +80,7 @@ def scheduling_kind(demand: Demand, named: set[str]) -> Hashable:
 def _kinds(demands: tuple[Demand, ...]) -> tuple[tuple[Demand, ...], list[list[int]]]:
     """One demand for all of a kind, and which ones it stands for."""
     named = {name for d in demands for name in d.after}
-    members: dict[Hashable, list[int]] = {}
-    for g, demand in enumerate(demands):
-        members.setdefault(scheduling_kind(demand, named), []).append(g)
+    members = grouped((scheduling_kind(demand, named), g) for g, demand in enumerate(demands))
     kinds = (replace(demands[own[0]], count=sum(demands[g].count for g in own)) for own in members.values())
     queues = [[g for g in own for _ in range(demands[g].count)] for own in members.values()]
     return tuple(kinds), queues

@@ -101,7 +101,11 @@ def shallowest_chains(
     full = max(depth, modes)  # from here on one chain holds all, and the last pole nothing
     while depth <= full or max_entry > 1:
         m = width or 1 + least_chains(*merged, depth)
-        _refuse_size(depth, m, max_entry)
+        if depth * m > LARGEST:
+            raise ValueError(
+                f"entries of {max_entry:.10g} need depth {depth:,} at width {m}, more than the {LARGEST:,} places that "
+                "are built; allow larger entries, or take gain stages"
+            )
         chains = arrange(*merged, depth, m - 1, deal)
         a = coefficients(chains.poles, chains.residues)
         if _tau(chains, a) <= max_entry:
@@ -111,14 +115,6 @@ def shallowest_chains(
         f"nested chains cannot bring the entries down to {max_entry:g}: their largest entry tends to 1 as the depth "
         f"grows; ask for more than 1, or take gain stages, which work above 1/width (here {1 / max(modes, 1):.3g})"
     )
-
-
-def _refuse_size(depth: int, width: int, max_entry: float) -> None:
-    if depth * width > LARGEST:
-        raise ValueError(
-            f"entries of {max_entry:.10g} need depth {depth:,} at width {width}, more than the {LARGEST:,} places that "
-            "are built; allow larger entries, or take gain stages"
-        )
 
 
 def _next_depth(depth: int, full: int, peak: float, max_entry: float) -> int:
