@@ -59,10 +59,6 @@ class Minima:
         offsets = torch.tensor(self.offsets, dtype=x.dtype)
         return self.curve * x.square().sum(dim=-1, keepdim=True) + x @ slopes.T + offsets
 
-    def gradients(self, x: Float[Tensor, " token_dim"]) -> Float[Tensor, "retrievals token_dim"]:
-        """The gradient of every f_i at one token."""
-        return 2 * self.curve * x + torch.tensor(self.slopes, dtype=x.dtype)
-
 
 @singledispatch
 def minima_of(task: Task, radius: float | None = None) -> Minima:
