@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import argparse
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
 
 import torch
 
-from headcount.papers.icl.experiments import ReaderRecipe, cells_of, recipe_row, tiny, train_readers
+from headcount.papers.icl.experiments import ReaderRecipe, cells_of, tiny, train_readers
 from headcount.training.sweeps import environment
 from studies.stored import DATA, stored, today, written
 
@@ -36,7 +36,7 @@ def main() -> None:
     done = {row["key"] for row in table.get("rows", [])}
     todo = [cell for cell in cells_of(options.studies.split(",")) if cell.key not in done]
     where = environment(options.device, "bank")
-    about = {"recipe": recipe_row(recipe), "device": where["device"], "torch": where["torch"], "date": today()}
+    about = {"recipe": asdict(recipe), "device": where["device"], "torch": where["torch"], "date": today()}
     for n, cell in enumerate(todo):
         if time.perf_counter() - began > options.seconds:
             print(f"So: {len(todo) - n} of {len(todo)} banks are left; the same command goes on.")

@@ -1,6 +1,5 @@
 """What is trained and looked into: heads, edges, the tables with parts missing, the depth study, the command."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -196,7 +195,6 @@ def test_a_length_study_says_what_was_proved_and_what_was_seen(inside, far, outc
             and f"generalisation of {name} in" in study.sentence
         )
         assert study.sentence in length_page(study)
-        assert json.loads(json.dumps(study.as_json()))["verdict"]["proved"] is proved
 
 
 LETTERS = """

@@ -14,7 +14,6 @@ from headcount.papers.consistency.experiments import (
     BallRecipe,
     SmootherBlock,
     _functions,
-    trained_error,
     trained_errors,
 )
 from headcount.results.record import Record
@@ -85,14 +84,14 @@ def test_the_committed_decays_are_of_twenty_repetitions_and_one_lies_below():
 def test_training_improves_the_block_in_every_curvature():
     recipe = BallRecipe(steps=15, batch=4, tests=32)
     for c in (0.0, 1.0):
-        after, before = trained_error(64, c, 0, recipe)
+        after, before = trained_errors(64, c, (0,), recipe)
         assert after < before
 
 
 def test_seeds_side_by_side_are_trained_as_each_alone():
     recipe = BallRecipe(steps=10, batch=4, tests=16)
     together, _ = trained_errors(32, 1.0, (0, 3), recipe)
-    assert together == pytest.approx([trained_error(32, 1.0, seed, recipe)[0] for seed in (0, 3)], rel=1e-3)
+    assert together == pytest.approx([trained_errors(32, 1.0, (seed,), recipe)[0][0] for seed in (0, 3)], rel=1e-3)
 
 
 def few_steps(curvature, *, unread=False):

@@ -7,7 +7,7 @@ import torch
 import headcount as hc
 from headcount.certificates import load
 from headcount.papers.icl.contexts import best_linear
-from headcount.papers.icl.descent_curves import DEPTHS, claimed_step, constant_step
+from headcount.papers.icl.descent_curves import DEPTHS, claimed_step
 from headcount.papers.icl.networks import DescentNet, DescentShape, sample_edges
 
 # The means and medians of the note, dimension 16, 64 examples, 2000 contexts.
@@ -110,7 +110,12 @@ def test_the_curve_is_what_the_network_leaves():
     x, truth = drawn(task, 4000)
     measured = (DescentNet(DescentShape(4, 3, 0.5))(x) - truth).square().mean().item()
     exact = hc.icl.descent_curve(
-        hc.icl.Spectrum(), dimension=4, examples=32, rates=constant_step(0.5), depths=(3,), contexts=4000
+        hc.icl.Spectrum(),
+        dimension=4,
+        examples=32,
+        rates=lambda values, layers: np.full(len(values), 0.5),
+        depths=(3,),
+        contexts=4000,
     )
     assert measured == pytest.approx(exact.means[0], rel=0.15)
 

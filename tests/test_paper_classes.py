@@ -18,7 +18,7 @@ from headcount.cli import app
 from headcount.papers.attention_svm import max_margin, nuclear
 from headcount.papers.born.circuits import neighbour
 from headcount.papers.born.compiler import compile as compiled
-from headcount.papers.born.length_study import SMALL, generalise, own_task
+from headcount.papers.born.length_study import SMALL, generalise
 from headcount.papers.consistency.decays import DecayCase, decay
 from headcount.papers.consistency.networks import SmootherNet, SmootherShape, smoother
 from headcount.papers.consistency.smooth import Smooth
@@ -62,6 +62,7 @@ from headcount.tasks import (
     task,
 )
 from headcount.tasks.counting_text import parse_program
+from headcount.tasks.languages import Recognition, Spoken
 from tests.plain_blocks import Blocks
 
 G = np.random.default_rng(0)
@@ -196,7 +197,7 @@ def own_cases(folder):
     contexts, targets = [G.standard_normal((2, 3)), G.standard_normal((2, 3))], G.standard_normal((2, 3))
     return {
         "attention_svm": lambda: max_margin([[[1.0, 0.0], [0.0, 0.0]]], [[0.0, 2.0]], [0]).weights,
-        "born": lambda: generalise("mine", tiny, task=own_task(program="say 1 if #[x = 1] >= 2")[1]).curve,
+        "born": lambda: generalise("mine", tiny, task=Recognition(Spoken("say 1 if #[x = 1] >= 2"))).curve,
         "consistency": lambda: decay(DecayCase(1, 0.5, (32, 64, 128), 0.5), lambda x: abs(x[:, 0]), repetitions=2),
         "hardmax": lambda: interpolate([[[1.0, 0.0]]], [[1.0, 1.0]]).net,
         "icl": lambda: descent_curve(Spectrum(0.7), dimension=3, examples=9, contexts=20).means,

@@ -9,7 +9,7 @@ import torch
 
 from headcount.cli import main
 from headcount.papers.born.compiler import compile
-from headcount.papers.born.length_study import SMALL, LengthStudy, generalise, letter_task, own_task
+from headcount.papers.born.length_study import SMALL, LengthStudy, generalise, letter_task
 from headcount.tasks.catalogue import on_lengths
 from headcount.tasks.languages import Dyck, Majority, Parity, Recognition, Spoken, letter_task_of
 from headcount.training import Member, Recipe
@@ -64,7 +64,7 @@ def test_parity_has_no_program_and_that_predicts_nothing():
 
 
 def test_a_program_of_ones_own_is_trained_and_judged_by_its_layers():
-    name, task = own_task(program=CHANGES)
+    name, task = "the program", Recognition(Spoken(CHANGES))
     assert (task.language.letters, task.vocab) == (3, 6)
     deep = LengthStudy(name, task, SMALL, ())
     assert deep.verdict.proved and "place before" in deep.verdict.why

@@ -20,6 +20,7 @@ from headcount.papers.allocation.jacobian import half_range, jacobian_norm, row_
 from headcount.papers.allocation.lowrank import Factors
 from headcount.papers.allocation.moments import probing
 from headcount.papers.allocation.units import rewrite, survey
+from headcount.results.gathering import grouped
 
 Say = Callable[[str], None]
 ROWS = 32  # query rows looked at in each sequence
@@ -75,10 +76,6 @@ class _Rows:
 
     def __init__(self, scale: float, causal: bool) -> None:
         self.scale, self.causal = scale, causal
-        self.logits: Tensor
-        self.values: Tensor
-        self.asked: Tensor
-        self.keys: Tensor
 
     def queries(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         # A causal row sees all keys only at the end of the sequence; elsewhere rows are drawn evenly.
@@ -210,9 +207,7 @@ class SaturationReport:
     @property
     def costs_by_layer(self) -> list[RankCost]:
         """What smaller ranks would change: the mean over the heads of a layer."""
-        groups: dict[tuple[int, int], list[RankCost]] = {}
-        for cost in self.rank_costs:
-            groups.setdefault((cost["layer"], -cost["rank"]), []).append(cost)
+        groups = grouped(((cost["layer"], -cost["rank"]), cost) for cost in self.rank_costs)
         return [
             RankCost(
                 layer=layer,

@@ -6,7 +6,8 @@ head outputs); and the model's outputs, through the derivative of the whole netw
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -92,10 +93,8 @@ class _Watch:
 class _Insert:
     """Puts a matrix, the identity, in every product of every sequence, so that the network can be derived by it."""
 
-    def __init__(
-        self, heads: int, dim: int, batch: int, mean: Float[Tensor, "heads dim"], parts: Sequence[str]
-    ) -> None:
-        eye = torch.eye(dim).repeat(batch, heads, 1, 1)
+    def __init__(self, layout: HeadLayout, batch: int, mean: Float[Tensor, "heads dim"], parts: Sequence[str]) -> None:
+        eye = torch.eye(layout.padded).repeat(batch, len(layout.groups), 1, 1)
         self.leaf = {part: eye.clone().requires_grad_() for part in parts}
         self.mean = mean
 
@@ -195,7 +194,7 @@ class Slopes:
         for number, batch in enumerate(self.batches, start=1):
             size = len(batch.present)
             inserts = [
-                _Insert(*_head_sizes(family, layer), size, self.means[i], _open(family, layer, parts))
+                _Insert(family.read(layer).layout, size, self.means[i], _open(family, layer, parts))
                 for i, layer in enumerate(layers)
             ]
             where = [(i, part) for i, insert in enumerate(inserts) for part in insert.leaf]
@@ -264,22 +263,16 @@ def _remaining(
     return total - torch.cat([captured.new_zeros(len(captured), 1), captured], dim=1)
 
 
-class probing:
+@contextmanager
+def probing(family: Family, layers: Sequence[nn.Module], probes: Sequence[Probe]) -> Iterator[None]:
     """Probes in, and out again whatever happens."""
-
-    def __init__(self, family: Family, layers: Sequence[nn.Module], probes: Sequence[Probe]) -> None:
-        self.heads = [family.heads(layer) for layer in layers]
-        self.probes = probes
-
-    def __enter__(self) -> None:
-        for heads, probe in zip(self.heads, self.probes, strict=True):
+    with ExitStack() as out:
+        for layer, probe in zip(layers, probes, strict=True):
+            heads = family.heads(layer)
             assert heads is not None, "write the layer as ragged heads first"
+            out.callback(setattr, heads, "probe", None)
             heads.probe = probe
-
-    def __exit__(self, *_: object) -> None:
-        for heads in self.heads:
-            if heads is not None:
-                heads.probe = None
+        yield
 
 
 def _open(family: Family, layer: nn.Module, parts: Sequence[str]) -> list[str]:
@@ -292,16 +285,9 @@ def _sizes(family: Family, layer: nn.Module) -> tuple[int, int, int]:
     return len(layout.groups), len(layout.ranks), layout.padded
 
 
-def _head_sizes(family: Family, layer: nn.Module) -> tuple[int, int]:
-    heads, _, dim = _sizes(family, layer)
-    return heads, dim
-
-
 def _rows(present: Bool[Tensor, "batch length"], count: int) -> Tensor:
     """Which queries count: the tokens that are there, or all rows when queries are not the tokens."""
-    if present.shape[1] == count:
-        return present.float()
-    return torch.ones(present.shape[0], count)
+    return present.float() if present.shape[1] == count else torch.ones(present.shape[0], count)
 
 
 def diagonal_block(matrix: Tensor, index: int, size: int) -> Tensor:

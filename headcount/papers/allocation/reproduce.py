@@ -11,6 +11,7 @@ import numpy as np
 
 from headcount.papers.allocation import allocate, trade_off
 from headcount.papers.allocation.four_gram import FourGramStudy, validation_gap
+from headcount.results.gathering import grouped
 from headcount.results.literature import Cells, Difference, Published, mean
 from headcount.results.record import Measured, Reproduction, Setting, Stated
 from headcount.sources import Source
@@ -110,11 +111,8 @@ def jacobian(setting: Setting) -> Measured:
 
     model, batches = _model(setting, (4, 16, 64, 256) if setting.quick else (4, 8, 16, 32, 64, 128, 256, 512), 2)
     rows = saturation(model, batches)
-    cells: dict[tuple[Any, Any], tuple[float, ...]] = {}
-    for row in rows:
-        key = (row["length"], f"layer {row['layer'] + 1}")
-        cells[key] = (*cells.get(key, ()), row["norm"])
-    medians = {key: (float(np.median(values)),) for key, values in cells.items()}
+    norms = grouped(((row["length"], f"layer {row['layer'] + 1}"), row["norm"]) for row in rows)
+    medians = {key: (float(np.median(values)),) for key, values in norms.items()}
     layers = verdicts(rows)
     claims = (
         *jacobian_claims(medians),

@@ -163,12 +163,12 @@ def _folded(weights: Weights, layer: int, factored: Collection[tuple[int, str]])
 
 def attended_means(family: Family, layers: Sequence[nn.Module], moments: Sequence[Moments]) -> list[Tensor]:
     """What of the attended values an output bias can carry: their mean, or nothing where there is no bias or text."""
-    means = []
-    for number, layer in enumerate(layers):
-        weights = family.read(layer)
-        none = torch.zeros(len(weights.layout.groups), weights.layout.padded, dtype=torch.float64)
-        means.append(moments[number].mean if moments and weights.output_bias is not None else none)
-    return means
+    return [
+        moments[i].mean
+        if moments and weights.output_bias is not None
+        else torch.zeros(len(weights.layout.groups), weights.layout.padded, dtype=torch.float64)
+        for i, weights in enumerate(map(family.read, layers))
+    ]
 
 
 def _units(weights: Weights, where: tuple[int, str], factors: list[Factors], errors: list[Tensor]) -> list[Unit]:

@@ -11,12 +11,11 @@ import torch
 from headcount.papers.attention_svm.descent import SelectionPath, select
 from headcount.papers.attention_svm.direction import Offender, direction_gap, locally_optimal
 from headcount.papers.attention_svm.margins import (
-    InfeasibleError,
     MaxMargin,
     feasible,
     frobenius,
-    max_margin,
     nuclear,
+    separating,
 )
 from headcount.papers.attention_svm.selection import Instances, Selection
 from headcount.sources import Checked, Source, implements
@@ -30,7 +29,6 @@ class Direction:
     to_frobenius: float
     to_nuclear: float
     best_tokens: float
-    peak: float
     support: int
     offenders: tuple[Offender, ...]
     gaps: tuple[float, float]
@@ -56,10 +54,8 @@ def solutions(data: Instances, path: SelectionPath, instance: int) -> tuple[MaxM
     """The Frobenius and the nuclear solution for the tokens that training chose; None where there is none."""
     x, z = data.arrays(instance)
     chosen = path.chosen[-1, instance].numpy()
-    try:
-        return max_margin(x, z, chosen, frobenius), max_margin(x, z, chosen, nuclear)
-    except InfeasibleError:
-        return None
+    one, other = (separating(x, z, chosen, norm) for norm in (frobenius, nuclear))
+    return None if one is None or other is None else (one, other)
 
 
 def _direction(data: Instances, path: SelectionPath, i: int, one: MaxMargin, other: MaxMargin) -> Direction:
@@ -71,7 +67,6 @@ def _direction(data: Instances, path: SelectionPath, i: int, one: MaxMargin, oth
         near[0],
         near[1],
         float((chosen == data.best[i]).double().mean()),
-        float(path.peaks[-1, i]),
         len(one.support),
         tuple(locally_optimal(data, i, chosen.tolist(), one)),
         (one.gap, other.gap),
@@ -107,16 +102,9 @@ def rank_study(
 ) -> tuple[list[int], list[int], int]:
     """Ranks of the Frobenius and of the nuclear solution over feasible instances, and how many were infeasible."""
     data = Selection(sequences, length, token_dim).sample(instances, generator=torch.Generator().manual_seed(seed))
-    ranks: tuple[list[int], list[int]] = ([], [])
-    lost = 0
-    for i in range(instances):
-        x, z = data.arrays(i)
-        try:
-            for norm_ranks, norm in zip(ranks, (frobenius, nuclear), strict=True):
-                norm_ranks.append(max_margin(x, z, data.best[i].numpy(), norm).rank)
-        except InfeasibleError:
-            lost += 1
-    return *ranks, lost
+    best = [(*data.arrays(i), data.best[i].numpy()) for i in range(instances)]
+    one, other = ([s.rank for args in best if (s := separating(*args, norm))] for norm in (frobenius, nuclear))
+    return one, other, instances - len(one)
 
 
 @dataclass(frozen=True)
@@ -160,15 +148,8 @@ FIELDS = ("tokens", "queries", "labels", "read_out")
 
 def _choices(drawn: int, data: Instances, path: SelectionPath) -> InfeasibleChoices:
     sure = [i for i in range(len(data)) if path.peaks[-1, i] > 1 - 1e-6]
-    solved = {i: _solved(data, path, i) for i in sure}
     chosen = path.chosen[-1]
+    solved = {i: separating(*data.arrays(i), chosen[i].numpy(), frobenius) for i in sure}
     separable = {i: s for i, s in solved.items() if s is not None}
     local = sum(not locally_optimal(data, i, chosen[i].tolist(), s) for i, s in separable.items())
     return InfeasibleChoices(drawn, len(data), len(sure), len(separable), local)
-
-
-def _solved(data: Instances, path: SelectionPath, i: int) -> MaxMargin | None:
-    try:
-        return max_margin(*data.arrays(i), path.chosen[-1, i].numpy(), frobenius)
-    except InfeasibleError:
-        return None

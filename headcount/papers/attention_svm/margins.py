@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -68,8 +70,8 @@ class MarginNorm:
     """A norm of matrices as the problem needs it: itself, its dual, and how the problem is solved in it."""
 
     name: str
-    of: Callable[[np.ndarray], float]
-    dual: Callable[[np.ndarray], float]
+    of: Callable[[np.ndarray], Any]
+    dual: Callable[[np.ndarray], Any]
     solve: Callable[[np.ndarray, np.ndarray, tuple[int, int]], Solved]
 
 
@@ -137,7 +139,7 @@ def max_margin(tokens: ArrayLike, queries: ArrayLike, chosen: ArrayLike, norm: M
         raise ValueError(f"the solver left a margin of {least:.3g}: the problem is too near an infeasible one")
     weights, margins = weights / least, margins / least  # every margin is 1 or more now
     reach = norm.dual(differences.T @ (dual[:, None] * repeated))
-    primal, lower = norm.of(weights), float(dual.sum()) / reach
+    primal, lower = float(norm.of(weights)), float(dual.sum()) / float(reach)
     if not primal <= lower * (1 + LOOSE):
         raise ValueError(
             f"the solver left a duality gap of {primal / lower - 1:.2g}: the sequences differ too much in scale, "
@@ -145,6 +147,16 @@ def max_margin(tokens: ArrayLike, queries: ArrayLike, chosen: ArrayLike, norm: M
         )
     support = tuple(name for name, m in zip(names, margins, strict=True) if m < 1 + 1e-5)
     return MaxMargin(weights, primal, support, dual / reach, primal / lower - 1, float(margins.min()))
+
+
+def separating(
+    tokens: ArrayLike, queries: ArrayLike, chosen: ArrayLike, norm: MarginNorm | None = None
+) -> MaxMargin | None:
+    """The same matrix, or None where no matrix puts the chosen tokens first."""
+    try:
+        return max_margin(tokens, queries, chosen, norm)
+    except InfeasibleError:
+        return None
 
 
 def feasible(tokens: ArrayLike, queries: ArrayLike, chosen: ArrayLike) -> bool:
@@ -257,20 +269,8 @@ def _nuclear_gap(rows: np.ndarray, sides: np.ndarray, w: np.ndarray, dual: np.nd
     return float(np.linalg.norm(w.reshape(shape), "nuc") / least / (dual @ sides / reach) - 1)
 
 
-def _operator(m: np.ndarray) -> float:
-    return float(np.linalg.norm(m, 2))
-
-
-def _sum_of_values(m: np.ndarray) -> float:
-    return float(np.linalg.norm(m, "nuc"))
-
-
-def _length(m: np.ndarray) -> float:
-    return float(np.linalg.norm(m))
-
-
-frobenius = MarginNorm("frobenius", _length, _length, _frobenius)
-nuclear = MarginNorm("nuclear", _sum_of_values, _operator, _nuclear)
+frobenius = MarginNorm("frobenius", np.linalg.norm, np.linalg.norm, _frobenius)
+nuclear = MarginNorm("nuclear", partial(np.linalg.norm, ord="nuc"), partial(np.linalg.norm, ord=2), _nuclear)
 
 
 def _twins(x: np.ndarray, z: np.ndarray, a: np.ndarray) -> str:

@@ -27,7 +27,6 @@ CHOSEN = 1e-3  # the softmax weight from which a token counts as one of those at
 UNDECIDED = 1e-6  # weights between this and CHOSEN leave a run undecided
 RIDGES = tuple(10.0**-k for k in range(2, 14))
 
-Mixed = Float[np.ndarray, "sequences d"]
 NonlinearHead = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 """From mixtures (sequences, d) to their values (sequences,) and the gradients (sequences, d)."""
 HeadDraw = Callable[[int, np.random.Generator], NonlinearHead]

@@ -16,14 +16,14 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from headcount.papers.attention_svm.descent import TINY, logits
 from headcount.papers.attention_svm.direction import direction_gap
-from headcount.papers.attention_svm.margins import InfeasibleError, max_margin
+from headcount.papers.attention_svm.margins import separating
 from headcount.papers.attention_svm.nonlinear import CHOSEN, UNDECIDED, decompose
 from headcount.papers.attention_svm.selection import Instances, Selection
 from headcount.refusals import at_least_one, positive
 from headcount.sources import Checked, Source, implements
 
-TINY = 2.2e-16
 Matrices = Float[Tensor, "instances d e"]
 
 
@@ -83,7 +83,7 @@ def relu_gradient(data: Instances, values: Matrices, w: Matrices) -> Matrices:
 
 def attention(data: Instances, w: Matrices) -> Float[Tensor, "instances sequences length"]:
     """softmax(X_i W z_i)."""
-    return torch.einsum("istd,ide,ise->ist", data.tokens, w, data.queries).softmax(dim=-1)
+    return logits(data, w).softmax(dim=-1)
 
 
 @implements(
@@ -116,11 +116,8 @@ def _run(data: Instances, w: Matrices, p: Tensor, i: int) -> MixingRun | None:
     parts = decompose(x, z, final)
     if parts is None:
         return None
-    try:
-        one = max_margin(x, z, p[i].argmax(dim=-1).numpy()).weights
-    except InfeasibleError:
-        one = None
-    single = None if one is None else float(direction_gap(final[None], one)[0])
+    one = separating(x, z, p[i].argmax(dim=-1).numpy())
+    single = None if one is None else float(direction_gap(final[None], one.weights)[0])
     mixes = bool(((p[i] >= CHOSEN).sum(dim=-1) > 1).any())
     return MixingRun(i, mixes, parts.gap_direction, parts.gap_both, single, parts.gap_rest)
 

@@ -9,7 +9,8 @@ from typing import Any, TypedDict, cast
 
 from headcount.nets.causal import DecoderShape
 from headcount.papers.born.edges import EDGES, HeadScores, cut, head_scores, right_share
-from headcount.papers.born.experiments import DECAY
+from headcount.papers.born.experiments import DECAY, alike
+from headcount.results.gathering import grouped
 from headcount.tasks.copies import Copy
 from headcount.tasks.letters import Lengths, LetterTask, OnLengths
 from headcount.tasks.neighbours import Neighbour
@@ -65,10 +66,7 @@ def ablation(
     """A row for every task and seed: the share of right strings whole, and with each kind of edge cut at keys and
     at values in all layers; and the scores of the heads."""
     rows = []
-    for group in (("UR", "UL"), ("UF", "UB")):
-        chosen = [name for name in group if name in names]
-        if not chosen:
-            continue
+    for chosen in alike(ABLATED, names):
         task = ABLATED[chosen[0]]
         layers = ((setting.heads, setting.embed_dim // setting.heads),) * setting.depth
         context = task.longest(setting.lengths[1])
@@ -86,8 +84,7 @@ def ablation(
 def ablation_summary(rows: Sequence[AblationRow]) -> list[dict[str, str | float]]:
     """By task: medians over seeds, whole and with each kind of edge cut at its keys."""
     lines = []
-    for code in dict.fromkeys(row["code"] for row in rows):
-        runs = [row for row in rows if row["code"] == code]
+    for code, runs in grouped((row["code"], row) for row in rows).items():
         line: dict[str, str | float] = {"code": code, "seeds": len(runs), "whole": median(row["whole"] for row in runs)}
         for part in ("keys", "values"):
             line |= {f"{name}, {part}": median(row["cut"][part][name] for row in runs) for name in EDGES}

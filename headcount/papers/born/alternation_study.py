@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 
 from headcount.nets.causal import DecoderShape
 from headcount.papers.born.experiments import DECAY, TestedRow, tested
+from headcount.results.gathering import grouped
 from headcount.tasks.alternation import Alternation
 from headcount.tasks.letters import Lengths, OnLengths
 from headcount.training.loop import train
@@ -95,8 +96,7 @@ def by_depth(
 def depth_summary(rows: Sequence[DepthRow]) -> list[DepthLine]:
     """By k and depth: the median over seeds of words right, in range and in each longer range, at the best rate."""
     lines = []
-    for blocks, depth in sorted({(row["blocks"], row["depth"]) for row in rows}):
-        runs = [row for row in rows if (row["blocks"], row["depth"]) == (blocks, depth)]
+    for (blocks, depth), runs in sorted(grouped(((row["blocks"], row["depth"]), row) for row in rows).items()):
         rates = {row["lr"] for row in runs}
         best = max(rates, key=lambda lr: median(r["tests"][0]["strings"] for r in runs if r["lr"] == lr))
         chosen = [row for row in runs if row["lr"] == best]
@@ -116,8 +116,7 @@ def knees(rows: Sequence[DepthRow], bar: float = BAR) -> list[DepthKnee]:
     None where no depth tried reaches it.
     """
     lines, least_depths = depth_summary(rows), []
-    for blocks in dict.fromkeys(line["blocks"] for line in lines):
-        of_blocks = [line for line in lines if line["blocks"] == blocks]
+    for blocks, of_blocks in grouped((line["blocks"], line) for line in lines).items():
         inside = [line["depth"] for line in of_blocks if line["medians"][0] >= bar]
         everywhere = [line["depth"] for line in of_blocks if min(line["medians"]) >= bar]
         proved = Alternation(blocks).depth.value

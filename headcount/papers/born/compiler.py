@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -190,49 +193,26 @@ def _used(part: AtLeast, n: int, u: float) -> float:
 
 
 def _largest(part: AtLeast, u: float) -> int:
-    low, high = 1, math.isqrt(int(1 / u)) + 1
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if _used(part, middle, u) <= 0.5 else (low, middle - 1)
-    return low
+    longer = range(2, math.isqrt(int(1 / u)) + 2)
+    return 1 + bisect_left(longer, True, key=lambda n: _used(part, n, u) > 0.5)
 
 
-def _stages(program: CountingProgram, layout: _Layout, n: int) -> list[_Stage]:
+def _stages(program: CountingProgram, layout: _Layout, n: int) -> list[Callable[[int], nn.Module]]:
     """Feed-forwards while anything can be said without looking back, then an attention for all that is ready."""
-    stages: list[_Stage] = []
+    stages: list[Callable[[int], nn.Module]] = []
     means: dict[Condition, int] = {}
     begin = -1
     while any(part not in layout.at for part in program.parts):
         ready = [part for part in program.parts if part not in layout.at and _ready(part, layout, means, begin)]
         if ready:
-            stages += _feeds(ready, layout, means, begin, n)
+            stages += [partial(ThresholdLayer, units=units) for units in _feeds(ready, layout, means, begin, n)]
             continue
         averaged, shifted = _looks(program, layout, means)
         if begin < 0:
             begin = layout.new()
             averaged[0] = begin
-        stages.append(_Attended(averaged, shifted))
+        stages.append(partial(CountingHead, means=averaged, shifts=shifted))
     return stages
-
-
-@dataclass(frozen=True)
-class _Attended:
-    means: dict[int, int]
-    shifts: dict[int, int]
-
-    def __call__(self, size: int) -> nn.Module:
-        return CountingHead(size, self.means, self.shifts)
-
-
-@dataclass(frozen=True)
-class _Fed:
-    units: list[_Unit]
-
-    def __call__(self, size: int) -> nn.Module:
-        return ThresholdLayer(size, self.units)
-
-
-_Stage = _Attended | _Fed
 
 
 def _ready(part: Condition, layout: _Layout, means: dict[Condition, int], begin: int) -> bool:
@@ -263,7 +243,9 @@ def _looks(
     return averaged, shifted
 
 
-def _feeds(ready: list[Condition], layout: _Layout, means: dict[Condition, int], begin: int, n: int) -> list[_Fed]:
+def _feeds(
+    ready: list[Condition], layout: _Layout, means: dict[Condition, int], begin: int, n: int
+) -> list[list[_Unit]]:
     """Everything is 0 at the begin token: its coordinate 0 takes off what a condition would say there."""
     first: list[_Unit] = []
     second: list[_Unit] = []
@@ -274,7 +256,7 @@ def _feeds(ready: list[Condition], layout: _Layout, means: dict[Condition, int],
             second.append(_Unit(_placed(part, layout), {half: -1.0}, 1.0, -1.0, 1.0))
         else:
             first.append(_boolean(part, layout))
-    return [_Fed(first), *([_Fed(second)] if second else [])]
+    return [first, second] if second else [first]
 
 
 def _compared(part: AtLeast, means: dict[Condition, int], begin: int, n: int) -> dict[int, float]:

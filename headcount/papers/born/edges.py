@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from typing import Literal, TypedDict
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.nn.functional import gelu, layer_norm
 
-from headcount.nets.causal import EPS, CausalTransformer, rotated
-from headcount.tasks.letters import Lengths, LetterTask, Strings
+from headcount.nets.causal import CausalTransformer
+from headcount.tasks.letters import Lengths, LetterTask
 
 Edges = Callable[[Int[Tensor, "batch length"]], Bool[Tensor, "batch length length"]]
 """Which edges (from a place, to an earlier one) of each string."""
@@ -111,7 +111,7 @@ def head_scores(
     for layer, weights in enumerate(attentions(net, strings.ids)):
         for head in range(weights.shape[1]):
             back = weights[:, head].diagonal(-1, 1, 2).mean().item()
-            to = [_at_answers(weights[:, head], edge, strings) for edge in edges]
+            to = [(weights[:, head] * edge).sum(dim=2)[strings.judged].mean().item() for edge in edges]
             rows.append(
                 HeadScores(layer=layer + 1, head=head + 1, previous=back, copy=to[0], after=to[1], before=to[2])
             )
@@ -126,32 +126,18 @@ def right_share(net: nn.Module, task: LetterTask, lengths: Lengths, *, batch: in
     return (right | ~strings.judged).all(dim=1).double().mean().item()
 
 
-def _at_answers(weights: Tensor, edges: Tensor, strings: Strings) -> float:
-    return (weights * edges).sum(dim=2)[strings.judged].mean().item()
-
-
 def _run(
     net: CausalTransformer, ids: Tensor, offset: Tensor | None, weigh: Weigh
 ) -> tuple[Float[Tensor, "batch length vocab"], list[Tensor]]:
-    """The plain network's forward pass with its attention weights in the open."""
-    p, shape = net.named(), net.shape
-    x = p["token"][ids]
-    places = torch.arange(ids.shape[1], device=ids.device)
-    if shape.positions == "absolute":
-        x = x + p["place"][places if offset is None else offset[:, None] + places]
-    ahead = places[None, :] > places[:, None]
-    attention = []
-    for i, (heads, head_dim) in enumerate(shape.layers):
-        three = _normed(p, f"layer{i}.norm", x) @ p[f"layer{i}.read"].T
-        q, k, v = three.unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 1, 4)
-        q, k = (rotated(q), rotated(k)) if shape.positions == "rotary" else (q, k)
-        weights = weigh(i, (q @ k.mT / head_dim**0.5).masked_fill(ahead, -torch.inf))
-        attention.append(weights)
-        x = x + (weights @ v).transpose(1, 2).flatten(2) @ p[f"layer{i}.write"].T
-        hidden = gelu(_normed(p, f"layer{i}.before", x) @ p[f"layer{i}.inner.weight"].T + p[f"layer{i}.inner.bias"])
-        x = x + hidden @ p[f"layer{i}.outer.weight"].T + p[f"layer{i}.outer.bias"]
-    return _normed(p, "last", x) @ p["logits"].T, attention
+    """The network's own forward pass with its attention weights in the open."""
+    attention: list[Tensor] = []
 
+    def mixed(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        ahead = torch.ones(q.shape[-2], q.shape[-2], dtype=torch.bool, device=q.device).triu(1)
+        logits = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(ahead, -torch.inf)
+        attention.append(weigh(len(attention), logits))
+        return attention[-1] @ v
 
-def _normed(p: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
-    return layer_norm(x, x.shape[-1:], p[f"{name}.weight"], p[f"{name}.bias"], EPS)
+    opened = copy.copy(net)
+    opened.mixed = mixed
+    return opened(ids, offset), attention

@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any, TypedDict, cast
 
 from headcount.nets.causal import DecoderShape
+from headcount.results.gathering import grouped
 from headcount.tasks.copies import Copy
 from headcount.tasks.letters import Lengths, LetterTask, OnLengths
 from headcount.tasks.neighbours import Neighbour
@@ -121,7 +122,7 @@ def from_scratch(
     on_progress: Callable[[int], None] = lambda steps: None,
 ) -> Iterator[ScratchRow]:
     """A row for every task and seed, as banks finish: tasks that share their letters train as one bank."""
-    for group in _groups(names):
+    for group in alike(TASKS, names):
         tasks = [TASKS[name] for name in group]
         name = f"{'-'.join(group)}-{setting.train[1]}.safetensors"
         outcome = train(
@@ -155,8 +156,7 @@ def shares(test: Mapping[str, Any]) -> dict[str, float]:
 def summary(rows: Sequence[ScratchRow]) -> list[ScratchLine]:
     """By task and range of lengths: the share of strings that are right, seed by seed, its median and its smallest."""
     lines = []
-    for code in dict.fromkeys(row["code"] for row in rows):
-        runs = [row for row in rows if row["code"] == code]
+    for code, runs in grouped((row["code"], row) for row in rows).items():
         for i, test in enumerate(runs[0]["tests"]):
             values = [row["tests"][i]["strings"] for row in runs]
             letters = [row["tests"][i]["letters"] for row in runs]
@@ -166,12 +166,9 @@ def summary(rows: Sequence[ScratchRow]) -> list[ScratchLine]:
     return lines
 
 
-def _groups(names: Sequence[str]) -> list[list[str]]:
+def alike(tasks: Mapping[str, LetterTask], names: Sequence[str]) -> list[list[str]]:
     """Names by kind of task and letters: members of a bank read strings of about one length in one alphabet."""
-    groups: dict[tuple[type, int], list[str]] = {}
-    for name in names:
-        groups.setdefault((type(TASKS[name]), TASKS[name].vocab), []).append(name)
-    return list(groups.values())
+    return list(grouped(((type(tasks[name]), tasks[name].vocab), name) for name in names).values())
 
 
 def tiny(setting: BornSetting) -> BornSetting:

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from headcount.papers.born.experiments import TASKS
-from headcount.refusals import at_least_one, nearest
+from headcount.refusals import at_least, at_least_one, nearest
 from headcount.tasks.copies import Copy
 from headcount.tasks.neighbours import Neighbour
 
@@ -65,8 +65,7 @@ class ContextSetting:
 
     def __post_init__(self) -> None:
         at_least_one(samples=self.samples, batch=self.batch)
-        if self.shots < 0:
-            raise ValueError(f"shots must be at least 0, got {self.shots}")
+        at_least(0, shots=self.shots)
 
 
 def context_task(code: str) -> Neighbour | Copy:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 from typing import Any, Protocol, TypedDict, cast, runtime_checkable
@@ -18,7 +18,7 @@ from headcount.tasks.alternation import Alternation
 from headcount.tasks.catalogue import on_lengths
 from headcount.tasks.copies import Copy
 from headcount.tasks.counting import Before, CountingProgram, LengthVerdict
-from headcount.tasks.languages import OWN, Dyck, Majority, Parity, Recognition, Spoken
+from headcount.tasks.languages import OWN, Dyck, Majority, Parity, Recognition
 from headcount.tasks.letters import Lengths, LetterTask, Strings
 from headcount.training.loop import train
 from headcount.training.strings import string_recipe
@@ -73,20 +73,6 @@ def letter_task(name: str) -> Judged:
     if name not in TASKS:
         raise ValueError(f"unknown task {name!r}; {nearest(name, (*TASKS, *LANGUAGES, 'L3', 'L4', 'L5'))}")
     return TASKS[name]
-
-
-def own_task(program: str | None = None, language: str | None = None) -> tuple[str, Judged]:
-    """A name and the task of one's own: the text of a counting program, or a language `module:Class`.
-
-    >>> own_task(program="say 1 if #[x = 1] >= 2")[1].length_verdict.proved
-    True
-    """
-    if (program is None) == (language is None):
-        raise ValueError("give a task, a program or a language, and one of them")
-    if program is not None:
-        return "the program", Recognition(Spoken(program))
-    task = on_lengths(str(language), train=(1, 1)).task
-    return str(language).rpartition(":")[2], _judged(task)
 
 
 def _judged(task: LetterTask) -> Judged:
@@ -202,13 +188,6 @@ class LengthStudy:
         if not known.proved:
             return Claim(subject, Predicate.NOTHING, reason=known.why)
         return Claim(subject, Predicate.HOLDS, None, Basis("proved"), known.source, (LEARNER,))
-
-    def as_json(self) -> dict[str, object]:
-        """Everything, ready for JSON."""
-        verdict = {"proved": self.verdict.proved, "why": self.verdict.why, "source": str(self.verdict.source)}
-        setting = asdict(self.setting)
-        words = {"outcome": self.outcome, "sentence": self.sentence}
-        return {"task": self.name, "verdict": verdict, "setting": setting, "curve": self.curve, **words}
 
 
 def _stated_task(stated: Mapping[str, Any]) -> LengthKnowledge:

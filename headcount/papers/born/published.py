@@ -35,10 +35,9 @@ FROM_SCRATCH = Published(
     measure=Difference(clear=0.05),
     sums_up=median,
 )
-_CONTEXT = Source("jobanputra2025born", "the stored predictions in context, tallied here")
 IN_CONTEXT = Published(
     "copying in context",
-    _CONTEXT,
+    Source("jobanputra2025born", "the stored predictions in context, tallied here"),
     "model",
     ("Llama-3 8B", "Llama-3 70B", "Qwen2.5 7B", "Qwen2.5 32B"),
     "task and length",
@@ -48,24 +47,6 @@ IN_CONTEXT = Published(
         (1.000, 0.964, 0.796, 0.218, 0.997, 0.756, 0.526, 0.000),
         (0.996, 0.356, 0.003, 0.000, 0.978, 0.121, 0.000, 0.000),
         (0.999, 0.907, 0.603, 0.057, 0.998, 0.691, 0.369, 0.000),
-    ),
-    quantity="exact match",
-    measure=Difference(),
-)
-RETRIEVED = Published(
-    "retrieval in context, Llama-3 70B",
-    _CONTEXT,
-    "task",
-    ("UR", "UL", "NRFirst", "NLFirst", "NRLast", "NLLast"),
-    "length",
-    (10, 20, 30),
-    (
-        (0.982, 0.985, 0.971),
-        (0.647, 0.524, 0.409),
-        (0.854, 0.589, 0.404),
-        (0.592, 0.362, 0.247),
-        (0.963, 0.814, 0.647),
-        (0.471, 0.325, 0.182),
     ),
     quantity="exact match",
     measure=Difference(),

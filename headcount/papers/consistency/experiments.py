@@ -121,12 +121,6 @@ def trained_errors(
     return _tested(block, length, len(generators), recipe), before
 
 
-def trained_error(length: int, curvature: float, seed: int, recipe: BallRecipe) -> tuple[float, float]:
-    """The same for one seed."""
-    (after,), (before,) = trained_errors(length, curvature, (seed,), recipe)
-    return after, before
-
-
 class CurvatureRow(TypedDict):
     """The errors at one curvature, a line for each seed, and how they decay with the length."""
 

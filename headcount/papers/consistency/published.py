@@ -5,7 +5,7 @@ from __future__ import annotations
 from headcount.results.literature import Difference, Published
 from headcount.sources import Source
 
-ORIGIN = "the abstract; theorem, hypotheses and proof could not be seen, and the code stores no numbers"
+# In the abstract; theorem, hypotheses and proof could not be seen, and the code stores no numbers.
 RATE_CLAIM = Published(
     "claimed decay", Source("ghosh2025consistent", "the rate of consistency"), "dimension", (1, 2, 3, 4),
     "quantity", ("exponent",), ((0.5,), (0.25,), (0.1667,), (0.125,)),

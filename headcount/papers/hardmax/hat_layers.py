@@ -7,12 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from headcount.papers.hardmax.narrow import Attend, Feed, Hats, NarrowStage
-from headcount.papers.hardmax.token_measures import SAME, identities
+from headcount.papers.hardmax.token_measures import SAME, Array, identities
 
-Array = NDArray[np.float64]
 U = 2.0**-53
 GRID = 2.0**-10  # thresholds are multiples of this, in units of the slope
 LONGEST = 2.0**42  # a key times the slope stays below, so that it is a multiple of less than GRID

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headcount.papers.hardmax.hat_layers import DRAWS, Draft, U, apart, largest, units
 from headcount.papers.hardmax.narrow import TOLERANCE
-from headcount.papers.hardmax.token_measures import SAME, TokenData
+from headcount.papers.hardmax.token_measures import SAME, Array, TokenData
 
-Array = NDArray[np.float64]
 SAFE = 100 * TOLERANCE  # a margin below this is refused
 KAPPAS = 8
 

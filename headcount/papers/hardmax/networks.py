@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headcount.certificates.attempts import Random
 from headcount.certificates.built import Built
@@ -22,7 +21,6 @@ from headcount.sources import Checked, Source, implements
 
 SOURCE = Source("alcalde2025exact", "exact interpolation")
 TRIES = 8
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -107,7 +105,8 @@ def _drafted(pairs: SequencePairs, data: TokenData, rng: np.random.Generator, se
             draft.points, draft.error = draft.points[list(collapse.leaders)], draft.error[list(collapse.leaders)]
         else:
             collapse = None
-            _average(draft, data)
+            # Attention with B = 0, V = I and no skip: every token becomes its sequence's mean, however it is summed.
+            draft.attend(data.means(draft.points), mean_error(draft, data), 0.0, 1.0, 0.0)
         move(draft, data.outputs, rng)
     except ValueError as problem:
         raise _Unlucky(str(problem)) from None
@@ -116,11 +115,6 @@ def _drafted(pairs: SequencePairs, data: TokenData, rng: np.random.Generator, se
     certificate = _certificate(draft, data, collapse)
     attempts = (EverySequence(), Random(64))
     return Interpolation(net, pairs, certificate, Drawn(pairs), attempts, draft.gap, margin, separating)
-
-
-def _average(draft: Draft, data: TokenData) -> None:
-    """Attention with B = 0, V = I and no skip: every token becomes its sequence's mean, however it is summed."""
-    draft.attend(data.means(draft.points), mean_error(draft, data), 0.0, 1.0, 0.0)
 
 
 def _certificate(draft: Draft, data: TokenData, collapse: Collapse | None) -> Certificate:

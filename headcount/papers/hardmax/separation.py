@@ -7,9 +7,8 @@ from numpy.typing import NDArray
 
 from headcount.papers.hardmax.hat_layers import Draft
 from headcount.papers.hardmax.leaders import mean_error
-from headcount.papers.hardmax.token_measures import TokenData, identities
+from headcount.papers.hardmax.token_measures import Array, TokenData, identities
 
-Array = NDArray[np.float64]
 DRAWS, TRIES = 200, 20
 ROOM = 64  # roundings of a mean that two means must be apart: a hat needs a quarter of their gap along its key
 

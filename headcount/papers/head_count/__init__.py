@@ -26,11 +26,14 @@ if TYPE_CHECKING:
         log_mean_rate,
         memorise_rate,
     )
-    from headcount.papers.head_count.collisions import Collision, collide
+    from headcount.papers.head_count.collisions.collision import Collision, collide
     from headcount.papers.head_count.density import selector_error, subset_minima
     from headcount.papers.head_count.first_study import FirstLook, first_look
-    from headcount.papers.head_count.networks import enough_heads, log_mean_exp, memorise, weight_bounded
+    from headcount.papers.head_count.networks.bounded import weight_bounded
+    from headcount.papers.head_count.networks.enough_heads import enough_heads
     from headcount.papers.head_count.networks.gate_mass import mass_outside
+    from headcount.papers.head_count.networks.log_mean import log_mean_exp
+    from headcount.papers.head_count.networks.memorise import memorise
     from headcount.papers.head_count.steepness import steepness_width
 
 __all__ = [
@@ -77,13 +80,11 @@ __getattr__, __dir__ = lazily(
         "steepness": ("steepness_width",),
         "headcount.certificates.excess": ("gibbs_excess",),
         "networks.gate_mass": ("mass_outside",),
-        "networks": (
-            "enough_heads",
-            "log_mean_exp",
-            "memorise",
-            "weight_bounded",
-        ),
-        "collisions": (
+        "networks.bounded": ("weight_bounded",),
+        "networks.enough_heads": ("enough_heads",),
+        "networks.log_mean": ("log_mean_exp",),
+        "networks.memorise": ("memorise",),
+        "collisions.collision": (
             "Collision",
             "collide",
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -23,6 +24,7 @@ from headcount.papers.head_count.published import (
 )
 from headcount.papers.head_count.reversal import reversal, score
 from headcount.results import Predicate, Store, Study
+from headcount.results.gathering import grouped
 from headcount.results.journal import Deadline
 from headcount.results.literature import Cells, mean
 from headcount.results.record import Measured, Reproduction, Setting, Stated
@@ -116,10 +118,8 @@ def joint_sweep(setting: Setting, names: Sequence[str] = ("table-2", "table-3", 
 
 def cells_of(study: Study, row: str = "heads", column: str = "length") -> dict[tuple[Any, Any], tuple[float, ...]]:
     """NMSE of every seed by two columns; a run that diverged counts as 1, what predicting the mean scores."""
-    cells: dict[tuple[Any, Any], list[float]] = {}
-    for r in study:
-        cells.setdefault((r[row], r[column]), []).append(r["nmse"] if math.isfinite(r["nmse"]) else 1.0)
-    return {key: tuple(values) for key, values in cells.items()}
+    scores = (((r[row], r[column]), r["nmse"] if math.isfinite(r["nmse"]) else 1.0) for r in study)
+    return {key: tuple(values) for key, values in grouped(scores).items()}
 
 
 def _grid(name: str, setting: Setting) -> Grid:
@@ -159,21 +159,6 @@ def _table(name: str, title: str, setting: Setting) -> Measured:
             varied = replace(varied, lengths=(8,))
         tables["Table 2, other directions and learning rate"] = cells_of(sweep_of(varied, setting))
     return Measured(tables, (), _setup(grid, study), reduced=_reduced(setting, grid))
-
-
-def table_2(setting: Setting) -> Measured:
-    """Eight dimensions per head."""
-    return _table("table-2", "Table 2", setting)
-
-
-def table_3(setting: Setting) -> Measured:
-    """The embedding fixed at 32."""
-    return _table("table-3", "Table 3", setting)
-
-
-def table_4(setting: Setting) -> Measured:
-    """Three retrievals."""
-    return _table("table-4", "Table 4", setting)
 
 
 def table_5(setting: Setting) -> Measured:
@@ -326,12 +311,13 @@ RULE = (
 )
 TIMES = ("1 min", "hours", "15 s")
 SYNTHETIC = (
-    Reproduction("head-count:table-2", "NMSE by heads and length, 4 retrievals, 8 dimensions per head", table_2,
-                 (TABLE_2,), CHOSEN, "other directions and learning rate 1e-3, at T = 32", TIMES, changed=RULE),
-    Reproduction("head-count:table-3", "the same with the embedding fixed at 32", table_3, (TABLE_3,), CHOSEN,
-                 "Table 2 is the other width rule", TIMES),
-    Reproduction("head-count:table-4", "3 retrievals, embedding fixed at 32", table_4, (TABLE_4,), CHOSEN,
-                 "Table 3 has four retrievals", TIMES),
+    Reproduction("head-count:table-2", "NMSE by heads and length, 4 retrievals, 8 dimensions per head",
+                 partial(_table, "table-2", "Table 2"), (TABLE_2,), CHOSEN,
+                 "other directions and learning rate 1e-3, at T = 32", TIMES, changed=RULE),
+    Reproduction("head-count:table-3", "the same with the embedding fixed at 32",
+                 partial(_table, "table-3", "Table 3"), (TABLE_3,), CHOSEN, "Table 2 is the other width rule", TIMES),
+    Reproduction("head-count:table-4", "3 retrievals, embedding fixed at 32",
+                 partial(_table, "table-4", "Table 4"), (TABLE_4,), CHOSEN, "Table 3 has four retrievals", TIMES),
     Reproduction("head-count:table-5", "two layers, 4 retrievals, embedding 32", table_5, (TABLE_5,), CHOSEN +
                  " Two layers keep a residual, the class token attends in both.", "Table 3 has one layer",
                  ("1 min", "days", "10 min")),

@@ -31,11 +31,6 @@ def claimed_step(values: Float[np.ndarray, "contexts d"], layers: int) -> Float[
     return np.full(len(values), effective_step(layers, values.shape[1]).value)
 
 
-def constant_step(rate: float) -> Rates:
-    """One step for all contexts and depths."""
-    return lambda values, layers: np.full(len(values), rate)
-
-
 @dataclass(frozen=True)
 class DescentCurve:
     """The mean and the median error over contexts at each depth; `slopes` are those of the means between depths."""

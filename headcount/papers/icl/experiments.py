@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
 from typing import TypedDict
@@ -16,7 +16,7 @@ from headcount.kernels.backend import Pack
 from headcount.papers.icl.contexts import InContext, Spectrum
 from headcount.papers.icl.readers import Answering, ContextBatch, ReaderShape
 from headcount.results import Study
-from headcount.results.study import as_row
+from headcount.results.study import Row, as_row
 from headcount.training.data import Curve, Means, longest_chunk
 from headcount.training.loop import train
 from headcount.training.member import Member, Recipe
@@ -93,20 +93,6 @@ class ReaderRow(TypedDict):
     seeds: list[int]
     validation: list[list[float]]
     nmse: list[list[float]]
-
-
-class SeedRow(TypedDict):
-    """A seed of a cell at the cell's best rate, as a study keeps it; `length` is the number of examples."""
-
-    depth: int
-    width: int
-    length: int
-    heads: int
-    parameters: int
-    seed: int
-    lr: float
-    nmse: float
-    status: str
 
 
 ShapeCell = TypedDict(
@@ -285,7 +271,7 @@ def exponent_study(rows: Sequence[ReaderRow], attention: str, levels: int, colum
     base = {"depth": 4, "width": 32, "length": 32}
     sizes = [{"depth": r["depth"], "width": r["width"], "length": r["examples"]} for r in of_kind]
     along = [r for r, s in zip(of_kind, sizes, strict=True) if all(s[c] == v for c, v in base.items() if c != column)]
-    seeds = tuple(as_row(seed, "a row") for row in along for seed in _by_seed(row))
+    seeds = tuple(seed for row in along for seed in _by_seed(row))
     return Study(seeds, name=f"{attention}, level {levels}")
 
 
@@ -318,21 +304,15 @@ def tiny(cell: ReaderCell) -> ReaderCell:
     )
 
 
-def _by_seed(row: ReaderRow) -> Iterator[SeedRow]:
-    """A row for every seed at the best rate."""
+def _by_seed(row: ReaderRow) -> list[Row]:
+    """A row for every seed at the best rate, as a study keeps it; `length` is the number of examples."""
     best = best_rate(row)
-    for seed, value in zip(row["seeds"], row["nmse"][best], strict=True):
-        yield {
-            "depth": row["depth"],
-            "width": row["width"],
-            "length": row["examples"],
-            "heads": 1,
-            "parameters": row["parameters"],
-            "seed": seed,
-            "lr": row["rates"][best],
-            "nmse": value,
-            "status": "diverged" if value >= LOST else "done",
-        }
+    sizes = {"depth": row["depth"], "width": row["width"], "length": row["examples"], "heads": 1}
+    cell = {**sizes, "parameters": row["parameters"], "lr": row["rates"][best]}
+    return [
+        as_row({**cell, "seed": seed, "nmse": nmse, "status": "diverged" if nmse >= LOST else "done"}, "a row")
+        for seed, nmse in zip(row["seeds"], row["nmse"][best], strict=True)
+    ]
 
 
 def best_rate(row: ReaderRow) -> int:
@@ -342,8 +322,3 @@ def best_rate(row: ReaderRow) -> int:
 
 def _short(value: float) -> float:
     return float(f"{value:.5g}")
-
-
-def recipe_row(recipe: ReaderRecipe) -> dict[str, object]:
-    """The recipe as it is kept beside the rows."""
-    return asdict(recipe)

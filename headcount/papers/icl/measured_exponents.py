@@ -24,9 +24,7 @@ def measured_laws(rows: Sequence[ReaderRow]) -> dict[tuple[str, int, str], Power
         for axis in AXES:
             study = exponent_study(rows, attention, levels, axis)
             if study.rows and len(study.values(axis)) >= 3:
-                claimed = icl_exponent(levels).value
-                law = power_law(study, axis, predicted=claimed)
-                laws[attention, levels, axis] = law
+                laws[attention, levels, axis] = power_law(study, axis, predicted=icl_exponent(levels).value)
     return laws
 
 

@@ -5,12 +5,8 @@ from __future__ import annotations
 from headcount.results.literature import Difference, Published
 from headcount.sources import Source
 
-ORIGINS = {
-    "exponent": "a secondary source",
-    "step": "the abstract",
-    "transition": "a secondary source; that there is one: the abstract",
-    "shape": "the abstract",
-}
+# Where: the exponent in a secondary source, step and shape in the abstract; the transition's place in a secondary
+# source, that there is one in the abstract.
 EXPONENT_CLAIM = Published(
     "claimed exponents", Source("mehta2025icl", "the exponent of in-context learning"), "levels", (0, 1, 2, 3),
     "quantity", ("exponent",), ((0.5,), (0.25,), (0.1667,), (0.125,)),

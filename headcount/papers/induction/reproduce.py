@@ -9,6 +9,7 @@ from typing import Any
 
 from headcount.papers.induction.experiments import ChainRun, full_rows, path_rows, selection_rows
 from headcount.papers.induction.published import FULL_SHARES, LOSS, SCALE, SHARE
+from headcount.results.gathering import grouped
 from headcount.results.record import Measured, Reproduction, Setting, Stated
 
 RUN = "all together"
@@ -27,9 +28,7 @@ def curve_measured(rows: Sequence[Mapping[str, Any]], base: ChainRun) -> Measure
 
     What is said of the stages is said of every seed at its own last step, how far it came.
     """
-    by_step: dict[int, list[Mapping[str, Any]]] = {}
-    for row in sorted(rows, key=lambda row: (row["step"], row["seed"])):
-        by_step.setdefault(row["step"], []).append(row)
+    by_step = grouped((row["step"], row) for row in sorted(rows, key=lambda row: (row["step"], row["seed"])))
     seeds, last = len(by_step[0]), max(by_step)
     tables = {
         LOSS.title: {(t, RUN): tuple(r["loss"] for r in at) for t, at in by_step.items() if t in LOSS.rows},

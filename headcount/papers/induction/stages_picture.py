@@ -10,6 +10,7 @@ from typing import Any
 from headcount.drawing.axes import Frame
 from headcount.drawing.panels import Panel, figure_of, frames, legend, plain_panel
 from headcount.drawing.svg import Figure, Scale
+from headcount.results.gathering import grouped
 
 Rows = Sequence[Mapping[str, Any]]
 BEFORE = 0.5  # where step 0 stands on a logarithmic axis
@@ -26,15 +27,16 @@ def stages_picture(rows: Rows, *, narrow: bool = False) -> Figure:
 
 def lengths_picture(rows: Rows, *, narrow: bool = False) -> Figure:
     """Accuracy against length, a panel for each concentration: the trained model, the posterior, the true kernel."""
-    kinds = list(dict.fromkeys(row["concentration"] for row in rows))
-    places, width, height = _frames(len(kinds), narrow)
+    by_concentration = grouped((row["concentration"], row) for row in rows)
+    places, width, height = _frames(len(by_concentration), narrow)
     words = "Accuracy against the length of the test sequences, for the model, the posterior and the true kernel"
     values = [row[name] for row in rows for name in ("model_accuracy", "kernel_accuracy")]
     parts = []
-    for frame, alpha in zip(places, kinds, strict=True):
-        of_concentration = [row for row in rows if row["concentration"] == alpha]
-        panel = _over([row["length"] for row in of_concentration], plain_panel(frame, (0, 1), values))
-        parts.append(panel.axes + panel.title(f"concentration {alpha:g}") + _ticks(panel, of_concentration, "length"))
+    for frame, (alpha, of_concentration) in zip(places, by_concentration.items(), strict=True):
+        lengths = [row["length"] for row in of_concentration]
+        panel = _over(lengths, plain_panel(frame, (0, 1), values))
+        ticks = panel.below([(length, str(length)) for length in lengths], "length")
+        parts.append(panel.axes + panel.title(f"concentration {alpha:g}") + ticks)
         for i, name in enumerate(("model", "posterior", "kernel")):
             points = [(row["length"], row[f"{name}_accuracy"]) for row in of_concentration]
             parts.append(panel.line(points, f"line ks{i}") + panel.marks(points, i, size=3.0))
@@ -53,10 +55,6 @@ def _over(values: Sequence[float], panel: Panel) -> Panel:
     """The panel with a logarithmic axis across."""
     across = Scale(min(values), max(values), panel.frame.left + 16, panel.frame.right - 16, math.log10)
     return replace(panel, x=across)
-
-
-def _ticks(panel: Panel, rows: Rows, name: str) -> str:
-    return panel.below([(row[name], str(row[name])) for row in rows], name)
 
 
 def _steps(panel: Panel, rows: Rows) -> str:

@@ -21,18 +21,15 @@ from headcount.papers.infoflow.predict import predict
 from headcount.papers.infoflow.prediction import Caution, Fix, Limit, Prediction
 
 if TYPE_CHECKING:
-    from headcount.papers.infoflow.networks import (
-        build,
-        carried_retrievals,
-        gated_second_largest,
-        induction_head,
-        kth_largest,
-        looked_up,
-        opposite_pair,
-        pair_max,
-        position_sum,
-        retrievals_by_position,
-    )
+    from headcount.papers.infoflow.networks.build import build
+    from headcount.papers.infoflow.networks.carried import carried_retrievals
+    from headcount.papers.infoflow.networks.gated import gated_second_largest
+    from headcount.papers.infoflow.networks.induction_head import induction_head
+    from headcount.papers.infoflow.networks.kth_largest import kth_largest
+    from headcount.papers.infoflow.networks.looked_up import looked_up
+    from headcount.papers.infoflow.networks.pair import opposite_pair
+    from headcount.papers.infoflow.networks.pair_max import pair_max
+    from headcount.papers.infoflow.networks.positions import position_sum, retrievals_by_position
     from headcount.papers.infoflow.probes import (
         Asks,
         Attends,
@@ -85,18 +82,15 @@ __all__ = [
 __getattr__, __dir__ = lazily(
     __name__,
     {
-        "networks": (
-            "build",
-            "gated_second_largest",
-            "induction_head",
-            "kth_largest",
-            "looked_up",
-            "opposite_pair",
-            "pair_max",
-            "position_sum",
-            "retrievals_by_position",
-            "carried_retrievals",
-        ),
+        "networks.build": ("build",),
+        "networks.carried": ("carried_retrievals",),
+        "networks.gated": ("gated_second_largest",),
+        "networks.induction_head": ("induction_head",),
+        "networks.kth_largest": ("kth_largest",),
+        "networks.looked_up": ("looked_up",),
+        "networks.pair": ("opposite_pair",),
+        "networks.pair_max": ("pair_max",),
+        "networks.positions": ("position_sum", "retrievals_by_position"),
         "probes": (
             "Asks",
             "Attends",

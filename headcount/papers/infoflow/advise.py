@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -15,6 +16,7 @@ from headcount.papers.infoflow.constructible import blueprints
 from headcount.papers.infoflow.predict import POSITIONS, cheap_exponent, cheap_shape, limiting, predict, structure_of
 from headcount.papers.infoflow.prediction import Limit, Prediction
 from headcount.papers.infoflow.schedule import Job
+from headcount.refusals import at_least_one
 from headcount.results import Claim
 from headcount.structure import Structure
 
@@ -130,7 +132,7 @@ def advise(task: Any, eps: float = 1e-2, *, max_layers: int = 4, max_heads: int 
     ranked = _distinct(slim or _least_costly(structure, max_layers, max_heads))
     priced = sorted((_priced(task, arch, eps) for arch in ranked), key=_rank)[:keep]
     reasoned = [replace(choice, reason=_reason(choice, priced[0])) for choice in priced]
-    head_dim = _frontier_dim(structure)
+    head_dim = max(16, structure.token_dim, min(64, structure.count))
     frontier = _frontier(task, max_layers, max_heads, head_dim, eps)
     return Advice(structure, eps, tuple(reasoned), tuple(frontier), head_dim)
 
@@ -138,9 +140,7 @@ def advise(task: Any, eps: float = 1e-2, *, max_layers: int = 4, max_heads: int 
 def _check(eps: float, max_layers: int, max_heads: int, keep: int) -> None:
     if not 0 < eps < 1:
         raise ValueError(f"eps must lie between 0 and 1, got {eps}")
-    for name, value in (("max_layers", max_layers), ("max_heads", max_heads), ("keep", keep)):
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}")
+    at_least_one(max_layers=max_layers, max_heads=max_heads, keep=keep)
 
 
 def _distinct(shapes: Iterable[Architecture]) -> list[Architecture]:
@@ -202,13 +202,7 @@ def _least_heads(task: Any, depth: int, head_dim: int, positions: int, most: int
     def cheap(heads: int) -> bool:
         return cheap_shape(task, structure, _uniform(structure, depth, heads, head_dim, positions), eps)
 
-    low, high = 1, most
-    if not cheap(most):
-        return 0
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if cheap(middle) else (middle + 1, high)
-    return low
+    return 1 + bisect_left(range(1, most), True, key=cheap) if cheap(most) else 0
 
 
 def _uniform(structure: Structure, depth: int, heads: int, head_dim: int, positions: int) -> Architecture:
@@ -240,11 +234,11 @@ def _narrowed(task: Any, arch: Architecture, eps: float) -> Architecture:
     """The cheap shape with the narrowest state that does not cost more."""
     structure, most = structure_of(task), predict(task, arch, eps=eps).exponent
     low, high = min(arch.embed_dim, max(h * n for h, n in arch.layers)), arch.embed_dim
-    while low < high:
-        middle = (low + high) // 2
-        narrow = cheap_exponent(task, structure, replace(arch, embed_dim=middle), eps)
-        low, high = (low, middle) if narrow <= most else (middle + 1, high)
-    return replace(arch, embed_dim=low)
+
+    def enough(embed_dim: int) -> bool:
+        return cheap_exponent(task, structure, replace(arch, embed_dim=embed_dim), eps) <= most
+
+    return replace(arch, embed_dim=low + bisect_left(range(low, high), True, key=enough))
 
 
 def _least_costly(structure: Structure, max_layers: int, max_heads: int) -> Iterator[Architecture]:
@@ -269,9 +263,7 @@ def _power(base: float, exponent: float) -> int:
 
 
 def _reason(choice: Choice, best: Choice) -> str:
-    if not choice.prediction.cheap:
-        return choice.prediction.limiting
-    if choice is best:
+    if choice is best or not choice.prediction.cheap:
         return choice.prediction.limiting
     ratio = choice.parameters / best.parameters
     own, reference = choice.architecture, best.architecture
@@ -286,10 +278,6 @@ def _reason(choice: Choice, best: Choice) -> str:
         if holds
     ]
     return f"{ratio:.3g} x the parameters: {', '.join(causes) or 'larger heads'}"
-
-
-def _frontier_dim(structure: Structure) -> int:
-    return max(16, structure.token_dim, min(64, structure.count))
 
 
 def _frontier(task: Any, max_layers: int, max_heads: int, head_dim: int, eps: float) -> Iterator[Frontier]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
@@ -20,6 +20,7 @@ from headcount.papers.infoflow.costs import (
 from headcount.papers.infoflow.demands import Demand, demands_of, readings
 from headcount.papers.infoflow.packing import Limits
 from headcount.papers.infoflow.schedule import ActSchedule, Job, schedule, scheduling_kind
+from headcount.results.gathering import grouped
 from headcount.structure import Retrieval, Structure
 
 Reading = tuple[tuple[Demand, ...], tuple[Retrieval, ...]]
@@ -192,10 +193,12 @@ def _divisions(reading: Reading, structure: Structure) -> Iterator[tuple[tuple[D
 def _orders(demands: tuple[Demand, ...], structure: Structure) -> list[list[list[int]]]:
     """For each kind of look-up that may be gathered: none of it, the one with the shortest window, the two, ..."""
     named = {name for d in demands for name in d.after}
-    kinds: dict[Hashable, list[int]] = {}
-    for g, d in sorted(enumerate(demands), key=lambda pair: pair[1].window):
-        if d.order and d.window < structure.length and not d.after and not set(d.name.split(", ")) & named:
-            kinds.setdefault(scheduling_kind(d, named), []).extend([g] * d.count)
+    kinds = grouped(
+        (scheduling_kind(d, named), g)
+        for g, d in sorted(enumerate(demands), key=lambda pair: pair[1].window)
+        if d.order and d.window < structure.length and not d.after and not set(d.name.split(", ")) & named
+        for _ in range(d.count)
+    )
     return [[queue[:n] for n in range(len(queue) + 1)] for queue in kinds.values()]
 
 

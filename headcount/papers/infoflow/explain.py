@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
 from headcount.nets.architecture import Architecture
@@ -432,16 +433,16 @@ class _Writer:
         """Heads that the class token leaves idle gather, those with no other duty first, until they hold enough."""
         total, gathered = self.plan.channel, 0
         chosen: list[tuple[int, int, int]] = []
-        for layer, head, spare in sorted(self._idle(), key=lambda idle: (idle[2] < self._dims(idle[0]), idle)):
+        for _, layer, head, spare in sorted(self._idle()):
             if gathered < total:
                 chosen.append((layer, head, spare))
                 gathered += spare
-        for (layer, spare), own in groupby(sorted(chosen, key=_run), key=lambda idle: (idle[0], idle[2])):
+        for (layer, spare), own in groupby(sorted(chosen, key=itemgetter(0, 2, 1)), key=itemgetter(0, 2)):
             for first, last in _runs([head for _, head, _ in own]):
                 self._gather(layer, (first, last), -(-self.plan.gathered * spare // total))
 
-    def _idle(self) -> Iterator[tuple[int, int, int]]:
-        """(layer, head, dimensions left) where the class token attends and has nothing for the head to do."""
+    def _idle(self) -> Iterator[tuple[bool, int, int, int]]:
+        """(at work for tokens, layer, head, dimensions left) where the class token attends and leaves the head idle."""
         for layer, (heads, head_dim) in enumerate(self.arch.layers, start=1):
             if layer < self.arch.depth and self.arch.class_token != "every":
                 continue
@@ -450,10 +451,7 @@ class _Writer:
                 on_head = [step for step in own if step.heads[0] <= head <= step.heads[1]]
                 left = head_dim - sum(step.carries for step in on_head)
                 if left > 0 and all(step.at in ("tokens", "positions") for step in on_head):
-                    yield layer, head, left
-
-    def _dims(self, layer: int) -> int:
-        return self.arch.layers[layer - 1][1]
+                    yield left < head_dim, layer, head, left
 
     def _gather(self, layer: int, heads: tuple[int, int], carries: int) -> None:
         everything = _all_tokens(self.plan, self.structure)
@@ -472,11 +470,6 @@ class _Writer:
             channel=self.plan.channel,
             exponent=float(decoding_exponent(self.plan.gathered, self.plan.channel)),
         )
-
-
-def _run(idle: tuple[int, int, int]) -> tuple[int, int, int]:
-    layer, head, spare = idle
-    return layer, spare, head
 
 
 def _runs(heads: list[int]) -> Iterator[tuple[int, int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import escape
 from itertools import pairwise
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -135,7 +136,8 @@ def _ends(step: Step, columns: list[int], winner: int) -> list[tuple[int, int]]:
             return [(c, TOKENS) for c in columns[:3]]
         case "read":
             places = columns[:3] if step.positions[:1] == (0,) else columns[-1:]
-            return [(c, to) for c in places for to in _readers(step, columns)]
+            readers = {"tokens": columns, "both": [*columns, TOKENS]}.get(step.at, [TOKENS])
+            return [(c, to) for c in places for to in readers]
         case "shift":
             return [(a, b) for a, b in pairwise(columns) if b == a + 1]
         case "route":
@@ -145,10 +147,6 @@ def _ends(step: Step, columns: list[int], winner: int) -> list[tuple[int, int]]:
             return across + (to_cls if step.at == "both" else [])
         case _:
             return {"tokens": everyone, "both": everyone + to_cls}.get(step.at, to_cls)
-
-
-def _readers(step: Step, columns: list[int]) -> list[int]:
-    return {"tokens": columns, "both": [*columns, TOKENS]}.get(step.at, [TOKENS])
 
 
 def _arrow(mode: str, x1: float, y1: float, x2: float, y2: float, *, faint: bool) -> str:
@@ -191,10 +189,4 @@ def _legend(height: int) -> list[str]:
 
 
 def _wrapped(words: str, width: int) -> list[str]:
-    lines, line = [], ""
-    for word in words.split():
-        if line and len(line) + 1 + len(word) > width:
-            lines, line = [*lines, line], word
-        else:
-            line = f"{line} {word}".strip()
-    return [*lines, line] if line else lines
+    return wrap(words, width, break_long_words=False, break_on_hyphens=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -370,10 +371,8 @@ def _least(task: Any, structure: Structure, arch: Architecture, change: _Change)
     low, high = change.start, change.most
     if low > high or not cheap_shape(task, structure, change.shape(high)):
         return None
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if cheap_shape(task, structure, change.shape(middle)) else (middle + 1, high)
-    return Fix(change.what, _now(arch, change), low, change.shape(low), change.layer)
+    least = low + bisect_left(range(low, high), True, key=lambda k: cheap_shape(task, structure, change.shape(k)))
+    return Fix(change.what, _now(arch, change), least, change.shape(least), change.layer)
 
 
 def _now(arch: Architecture, change: _Change) -> int:

@@ -115,7 +115,8 @@ def _gaps(net: Transformer, task: Task, layer: int, samples: int, seed: int) -> 
     weights = attend.weights(tokens, tokens)  # pyright: ignore[reportCallIssue]
     best = weights.topk(2, dim=-1).indices  # (batch, heads, to, 2)
     return [
-        [_unexplained(state, _taken(x, best[:, head, :, rank])) for rank in range(2)] for head in range(best.shape[1])
+        [_unexplained(state, x.gather(1, best[:, head, :, rank, None].expand_as(x))) for rank in range(2)]
+        for head in range(best.shape[1])
     ]
 
 
@@ -125,10 +126,6 @@ def _before(net: Transformer, task: Task, layer: int, samples: int, seed: int) -
     x, _ = task.sample(samples, generator=torch.Generator().manual_seed(seed), dtype=dtype)
     tokens, cls = net.states(x)[layer - 1]
     return x, tokens, cls
-
-
-def _taken(x: Float[Tensor, "batch length token_dim"], place: Tensor) -> Tensor:
-    return x.gather(1, place[:, :, None].expand(-1, -1, x.shape[2]))
 
 
 def _unexplained(state: Float[Tensor, "batch length embed"], wanted: Float[Tensor, "batch length token_dim"]) -> float:

@@ -7,6 +7,7 @@ of the tests knows neither shortcut.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from headcount.nets.architecture import Architecture
 from headcount.papers.infoflow.costs import gate_heads
 from headcount.papers.infoflow.demands import Act, Demand
 from headcount.papers.infoflow.packing import Duty, Limits, Packing
+from headcount.results.gathering import grouped
 
 # For each demand, how many look-ups wait for each of its acts.
 Counts = tuple[tuple[int, ...], ...]
@@ -78,9 +80,7 @@ def scheduling_kind(demand: Demand, named: set[str]) -> Hashable:
 def _kinds(demands: tuple[Demand, ...]) -> tuple[tuple[Demand, ...], list[list[int]]]:
     """One demand for all of a kind, and which ones it stands for."""
     named = {name for d in demands for name in d.after}
-    members: dict[Hashable, list[int]] = {}
-    for g, demand in enumerate(demands):
-        members.setdefault(scheduling_kind(demand, named), []).append(g)
+    members = grouped((scheduling_kind(demand, named), g) for g, demand in enumerate(demands))
     kinds = (replace(demands[own[0]], count=sum(demands[g].count for g in own)) for own in members.values())
     queues = [[g for g in own for _ in range(demands[g].count)] for own in members.values()]
     return tuple(kinds), queues
@@ -293,11 +293,7 @@ class _Layer:
 
     def rides(self, options: list[_Option], numbers: tuple[int, ...], limit: int) -> int:
         """As many as find room beside the rest."""
-        low, high = 0, limit
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if self.spare(options, numbers, middle) >= 0 else (low, middle - 1)
-        return low
+        return bisect_left(range(1, limit + 1), True, key=lambda more: self.spare(options, numbers, more) < 0)
 
 
 def _fill(
@@ -374,18 +370,11 @@ def _sizes(routed: tuple[Job, ...]) -> list[int]:
     return sizes
 
 
-def _without(bundles: tuple[int, ...], fetched: tuple[int, ...]) -> tuple[int, ...]:
-    left = list(bundles)
-    for size in fetched:
-        left.remove(size)
-    return tuple(left)
-
-
 def _after(
     state: _State, jobs: tuple[Job, ...], routed: tuple[Job, ...], fetched: tuple[int, ...], ridden: int
 ) -> _State:
     held = state.held - ridden + sum(job.number for job in jobs if job.way == "held")
-    bundles = sorted((*_without(state.bundles, fetched), *_sizes(routed)))
+    bundles = sorted((Counter(state.bundles) - Counter(fetched) + Counter(_sizes(routed))).elements())
     return _State(_moved(state.counts, (*jobs, *routed)), tuple(bundles), held)
 
 

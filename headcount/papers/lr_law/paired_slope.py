@@ -12,6 +12,7 @@ from headcount.fits.settings import refuse_settings
 from headcount.papers.lr_law.parabola import optimum, student, vertex
 from headcount.papers.lr_law.rate_losses import RateLosses, losses_of, widths_of
 from headcount.results import Study
+from headcount.results.gathering import grouped
 
 
 def paired_width_slope(study: Study, *, confidence: float = 0.95) -> Estimate:
@@ -55,9 +56,7 @@ def _places(cell: RateLosses) -> tuple[float, Float[np.ndarray, " seed"]]:
 
 def _shared_seeds(study: Study) -> int:
     """How many seeds every rate of every width has; refused where they differ."""
-    by_cell: dict[tuple[int, int, float], list[int]] = {}
-    for row in study:
-        by_cell.setdefault((row["parameters"], row["steps"], row["lr"]), []).append(row["seed"])
+    by_cell = grouped(((row["parameters"], row["steps"], row["lr"]), row["seed"]) for row in study)
     seed_sets = {tuple(sorted(seeds)) for seeds in by_cell.values()}
     if len(seed_sets) != 1 or len(seeds := set(next(iter(seed_sets)))) != len(next(iter(seed_sets))):
         raise ValueError("pairing needs the same seeds at every rate of every width; see width_slope where they differ")

@@ -120,7 +120,8 @@ def optimum(
     cell: RateLosses, resamples: int, generator: np.random.Generator
 ) -> tuple[Float[np.ndarray, " 3"], Places, Float[np.ndarray, "r 3"], float]:
     """The vertex, height and curvature of a cell, the rates it rests on, drawn again, and the spread's widening."""
-    _refuse_few(cell)
+    if len(cell.rates) < FEWEST:
+        raise ValueError(f"a parabola needs {FEWEST} rates, got {len(cell.rates)} at {cell.where}: try more of them")
     levels, logs = cell.levels, np.log(cell.rates)
     near = _nearest(levels, logs)
     place = vertex(logs[near], levels[near])
@@ -200,12 +201,9 @@ def _nearest(levels: Float[np.ndarray, " rate"], logs: Float[np.ndarray, " rate"
 
     Of seven around it one is left out first, where without it the others lie on a parabola and with it they do not.
     """
-    places = np.arange(len(levels))
     bad = _bad(levels, logs)
-    if bad is not None:
-        places = np.delete(places, bad)
-        levels = levels[places]
-    return places[_window(levels)]
+    places = np.delete(np.arange(len(levels)), [] if bad is None else bad)
+    return places[_window(levels[places])]
 
 
 def _bad(levels: Float[np.ndarray, " rate"], logs: Float[np.ndarray, " rate"]) -> int | None:
@@ -248,11 +246,6 @@ def _seeds_again(
     drawn = np.take_along_axis(packed[None], picks, axis=2)
     drawn[:, np.isnan(packed)] = np.nan
     return np.log(np.nanmean(drawn, axis=2))
-
-
-def _refuse_few(cell: RateLosses) -> None:
-    if len(cell.rates) < FEWEST:
-        raise ValueError(f"a parabola needs {FEWEST} rates, got {len(cell.rates)} at {cell.where}: try more of them")
 
 
 def _refuse_open(cell: RateLosses, place: Float[np.ndarray, " 3"], logs: Float[np.ndarray, " rate"]) -> None:

@@ -81,7 +81,19 @@ class RateFindings:
     @property
     def cell_rows(self) -> list[CellRow]:
         """The best rate of every cell, for people."""
-        return [_cell_row(best) for best in self.best]
+        return [
+            {
+                "parameters": best.parameters,
+                "steps": best.steps,
+                "best lr": short(best.rate.value),
+                "interval": f"[{best.rate.low:.2g}, {best.rate.high:.2g}]",
+                "NMSE": short(best.loss.value),
+                "R2": round(best.r2, 3),
+                "seeds": best.seeds,
+                "diverged": sum(best.diverged),
+            }
+            for best in self.best
+        ]
 
     @property
     def law_rows(self) -> list[LawRoad]:
@@ -163,19 +175,6 @@ def _curve_words(best: Sequence[BestRate]) -> str:
     )
 
 
-def _cell_row(best: BestRate) -> CellRow:
-    return {
-        "parameters": best.parameters,
-        "steps": best.steps,
-        "best lr": short(best.rate.value),
-        "interval": f"[{best.rate.low:.2g}, {best.rate.high:.2g}]",
-        "NMSE": short(best.loss.value),
-        "R2": round(best.r2, 3),
-        "seeds": best.seeds,
-        "diverged": sum(best.diverged),
-    }
-
-
 def _parabolas(cells: Sequence[BestRate], width: int) -> Figure:
     """Levels and parabolas of one size, a colour per horizon; a vertical mark at each optimum."""
     height = 300
@@ -184,10 +183,9 @@ def _parabolas(cells: Sequence[BestRate], width: int) -> Figure:
     panel = log_panel(frame, logs, [level for best in cells for level in best.levels])
     parts = [panel.axes, axis_name(frame, "NMSE"), _rates_below(panel, cells[0].tried)]
     for i, best in enumerate(cells):
-        tone = i % 4
-        parts.append(panel.line(_curve(best), f"line ks{tone}"))
-        parts.append(panel.marks([(math.log10(r), v) for r, v in zip(best.tried, best.levels, strict=True)], tone))
-        parts.append(panel.marks([(math.log10(best.rate.value), best.loss.value)], tone, "cross", 6.0))
+        tried = [(math.log10(r), v) for r, v in zip(best.tried, best.levels, strict=True)]
+        parts += [panel.line(_curve(best), f"line ks{i % 4}"), panel.marks(tried, i % 4)]
+        parts.append(panel.marks([(math.log10(best.rate.value), best.loss.value)], i % 4, "cross", 6.0))
     parts.append(legend([f"{best.steps} steps" for best in cells], frame.right - 90, frame.top + 4))
     words = "; ".join(f"{b.steps} steps: best at {b.rate.value:.2g}" for b in cells)
     title = f"NMSE by learning rate, {cells[0].parameters} parameters"

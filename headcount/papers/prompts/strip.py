@@ -31,10 +31,6 @@ class Strip:
     slope: Float[np.ndarray, " value_dim"] | None
     condition: float
 
-    def bounds(self, log_mass: float, tokens: int | None) -> tuple[float, float]:
-        """The least and the largest slope.p at this log Z."""
-        return (-math.inf if tokens is None else log_mass - math.log(tokens)), log_mass
-
 
 def in_range(
     layer: PromptedLayer, targets: Float[np.ndarray, "n value_dim"], least: float = RANK

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from headcount.drawing.axes import Frame, round_numbers
+from headcount.drawing.axes import round_numbers
 from headcount.drawing.panels import figure_of, frames, legend, plain_panel
 from headcount.drawing.svg import Figure
 from headcount.papers.prompts.prompted_layer import PromptedLayer
@@ -33,8 +33,7 @@ def strip_figure(
     others = {m: [_place(layer, last, strip.slope, p) for p in _random(layer, m)] for m in prompts}
     x = _window([place for points in (*trained.values(), *others.values()) for place, _ in points])
     top = math.log(max(prompts))
-    (one,) = frames(1, width=width, height=HEIGHT)
-    frame = Frame(one.left, one.right, one.top, one.bottom)
+    (frame,) = frames(1, width=width, height=HEIGHT)
     panel = plain_panel(frame, x, [-0.3, top + 0.45 * max(top, 2.0)])
     body = panel.axes + panel.title("log Z - g.p of trained and random prompts")
     for tone, m in enumerate(prompts):

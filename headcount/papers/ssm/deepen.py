@@ -11,7 +11,7 @@ from headcount.papers.ssm.chains import Chains, Deal, arrange, least_chains, mer
 from headcount.papers.ssm.coefficients import coefficients
 from headcount.papers.ssm.layer import Layer
 from headcount.papers.ssm.orders import cancellation
-from headcount.refusals import at_least, at_least_one
+from headcount.refusals import at_least, at_least_one, positive
 from headcount.sources import Checked, Source, implements
 
 TINY = 1e-30  # a coefficient below this share of the largest is rounding
@@ -72,7 +72,7 @@ def nested_chains(
     hundred modes of residue 1 at one pole are one of residue 100. Long chains stand as `orders.by_low_tails` says.
     """
     poles, residues = merge(poles, residues)
-    _check_sizes(depth, width)
+    at_least_one(depth=depth, width=width)
     _refuse_beyond_capacity(poles, residues, depth, width)
     chains = arrange(poles, residues, depth, width - 1, deal)
     return _weave(chains, coefficients(chains.poles, chains.residues))
@@ -90,19 +90,22 @@ def shallowest_chains(
     Once a chain holds all it must, more layers leave the coefficients alone and tau = max|a|^(1/(l+1)) falls to 1:
     every bound above 1 is met by some depth, and one of 1 or less only if it is met before the chains are full.
     """
-    if not (math.isfinite(max_entry) and max_entry > 0):
-        raise ValueError(f"the largest entry must be a finite number above 0, got {max_entry}")
+    positive(**{"the largest entry": max_entry})
     merged = merge(poles, residues)
     modes = len(merged[0])
     if width is not None:
-        _check_sizes(1, width)
+        at_least_one(width=width)
     depth = 1 if width is None else max(1, -(-(modes - 1) // max(width - 1, 1)))
     if width == 1 and modes > 1:
         _refuse_beyond_capacity(*merged, depth=1, width=1)
     full = max(depth, modes)  # from here on one chain holds all, and the last pole nothing
     while depth <= full or max_entry > 1:
         m = width or 1 + least_chains(*merged, depth)
-        _refuse_size(depth, m, max_entry)
+        if depth * m > LARGEST:
+            raise ValueError(
+                f"entries of {max_entry:.10g} need depth {depth:,} at width {m}, more than the {LARGEST:,} places that "
+                "are built; allow larger entries, or take gain stages"
+            )
         chains = arrange(*merged, depth, m - 1, deal)
         a = coefficients(chains.poles, chains.residues)
         if _tau(chains, a) <= max_entry:
@@ -112,14 +115,6 @@ def shallowest_chains(
         f"nested chains cannot bring the entries down to {max_entry:g}: their largest entry tends to 1 as the depth "
         f"grows; ask for more than 1, or take gain stages, which work above 1/width (here {1 / max(modes, 1):.3g})"
     )
-
-
-def _refuse_size(depth: int, width: int, max_entry: float) -> None:
-    if depth * width > LARGEST:
-        raise ValueError(
-            f"entries of {max_entry:.10g} need depth {depth:,} at width {width}, more than the {LARGEST:,} places that "
-            "are built; allow larger entries, or take gain stages"
-        )
 
 
 def _next_depth(depth: int, full: int, peak: float, max_entry: float) -> int:
@@ -174,12 +169,6 @@ def _peak(chains: Chains, a: Complex[np.ndarray, "layers chains"]) -> float:
 
 def _tau(chains: Chains, a: Complex[np.ndarray, "layers chains"]) -> float:
     return _peak(chains, a) ** (1 / (len(a) + 1))
-
-
-def _check_sizes(depth: int, width: int) -> None:
-    for name, value in (("depth", depth), ("width", width)):
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}")
 
 
 def _refuse_beyond_capacity(
@@ -241,8 +230,7 @@ def gain_stages(
     B_1 = c_2, B_2[i, j] = c_2 R_j / max|R|, B_k = c_2, and C takes what is left. Each of layers 2 .. l and C sums over
     its inputs, so the gain of the width comes free, at (l-1) m^2 parameters.
     """
-    if not (math.isfinite(max_entry) and max_entry > 0):
-        raise ValueError(f"the largest entry must be a finite number above 0, got {max_entry}")
+    positive(**{"the largest entry": max_entry})
     poles, residues = merge(poles, residues)
     poles, residues = (poles, residues) if len(poles) else (np.zeros(1, complex), np.zeros(1, complex))
     m = len(poles) if width is None else width

@@ -81,15 +81,15 @@ def minimal_depth_rows(
     7
     """
     return [
-        {"from": c_from, "to": c_to, **{name: _integer(bound.value) for name, bound in bounds._asdict().items()}}
+        {
+            "from": c_from,
+            "to": c_to,
+            **{n: int(b.value) if np.isfinite(b.value) else None for n, b in bounds._asdict().items()},
+        }
         for c_from in froms
         for c_to in tos
         for bounds in [minimal_depth(c_from, c_to, modes=modes)]
     ]
-
-
-def _integer(value: float) -> int | None:
-    return int(value) if np.isfinite(value) else None
 
 
 def depth_words(row: DeepRow) -> dict[str, str | int]:

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
+from headcount.certificates.arithmetic import fewest
 from headcount.numerals import counted
 from headcount.papers.ssm.deepen import gain_stage_depth
 from headcount.refusals import at_least_one, positive
@@ -77,7 +78,7 @@ def entry_bounds(c_from: float, depth: int) -> EntryBounds:
     >>> [round(bound.value, 2) for bound in entry_bounds(10, depth=4)]
     [5.02, 3.81, 3.31, 2.51]
     """
-    _check(c_from, 1.0)
+    positive(c_from=c_from)
     at_least_one(depth=depth)
     power = c_from ** (2 / (depth + 1))
     sizes = {"c_from": c_from, "depth": depth}
@@ -124,7 +125,7 @@ def minimal_depth(c_from: float, c_to: float, *, modes: int | None = None, width
     >>> minimal_depth(10, 1, modes=13).lower.value, minimal_depth(10, 1, modes=13).gain_stages.value
     (3.0, 3.0)
     """
-    _check(c_from, c_to)
+    positive(c_from=c_from, c_to=c_to)
     _check_counts(modes, width)
     n, m = modes or 1, width or modes or 1
     count = math.inf if m == 1 < n else max(1, -(-(n - 1) // max(m - 1, 1)))
@@ -180,17 +181,7 @@ def _positive_real(c_from: float, c_to: float) -> float:
         return 1
     if c_to <= 1:
         return math.inf
-    low, high = 1, 2  # not enough at low
-    while not _holds(high, c_from, c_to):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if _holds(middle, c_from, c_to) else (middle, high)
-    return high
-
-
-def _holds(depth: int, c_from: float, c_to: float) -> bool:
-    return math.log(depth) + 2 * math.log(c_from) <= (depth + 1) * math.log(c_to) + 1e-12
+    return fewest(lambda l: math.log(l) + 2 * math.log(c_from) <= (l + 1) * math.log(c_to) + 1e-12)
 
 
 @implements(
@@ -231,13 +222,7 @@ def _ceil(x: float) -> int:
     return max(1, math.ceil(x - 1e-12))
 
 
-def _check(c_from: float, c_to: float) -> None:
-    positive(c_from=c_from, c_to=c_to)
-
-
 def _check_counts(modes: int | None, width: int | None) -> None:
-    for name, value in (("modes", modes), ("width", width)):
-        if value is not None:
-            at_least_one(**{name: value})
+    at_least_one(**{name: n for name, n in (("modes", modes), ("width", width)) if n is not None})
     if width is not None and modes is None:
         raise ValueError("a width needs the number of modes beside it")

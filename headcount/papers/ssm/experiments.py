@@ -15,6 +15,7 @@ from headcount.papers.ssm.deepen import capacity
 from headcount.papers.ssm.systems import DiagonalSSM
 from headcount.papers.ssm.trainable import RADIUS, clip_, kernel, stacked
 from headcount.refusals import nearest
+from headcount.results.gathering import grouped
 from headcount.training.adam import descend
 
 Parts = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -85,18 +86,13 @@ def _woven(system: DiagonalSSM, depth: int, width: int) -> Parts:
     return stacked(system.deepen(depth, width, deal=by_modulus))
 
 
-class StudentSize(TypedDict):
-    """A student's size, and the bound on its entries."""
+class StudentRow(TypedDict):
+    """A student of one size, bound on its entries and seed; `nmse` is relative to the kernel's square."""
 
     depth: int
     width: int
     parameters: int
     max_entry: float
-
-
-class StudentRow(StudentSize):
-    """A student of one seed; `nmse` is relative to the kernel's square."""
-
     seed: int
     nmse: float
 
@@ -190,9 +186,7 @@ def train_table(
 
 def best_rows(rows: Iterable[StudentRow]) -> list[BestRow]:
     """The best and the median seed for every size and bound."""
-    groups: dict[tuple[int, int, float], list[float]] = {}
-    for row in rows:
-        groups.setdefault((row["depth"], row["width"], row["max_entry"]), []).append(row["nmse"])
+    groups = grouped(((row["depth"], row["width"], row["max_entry"]), row["nmse"]) for row in rows)
     return [
         {
             "depth": depth,
@@ -209,11 +203,11 @@ def best_rows(rows: Iterable[StudentRow]) -> list[BestRow]:
 
 def rows_by_size(rows: Iterable[StudentRow]) -> list[dict[str, float]]:
     """The best seeds, a row for each size and a column for each bound on the entries."""
-    table: dict[tuple[int, int], dict[str, float]] = {}
-    for row in best_rows(rows):
-        sizes: dict[str, float] = {"depth": row["depth"], "width": row["width"], "parameters": row["parameters"]}
-        table.setdefault((row["depth"], row["width"]), sizes)[f"{row['max_entry']:g}"] = row["best nmse"]
-    return list(table.values())
+    best = (((r["depth"], r["width"]), (f"{r['max_entry']:g}", r["best nmse"])) for r in best_rows(rows))
+    return [
+        {"depth": depth, "width": width, "parameters": parameters(depth, width), **dict(cells)}
+        for (depth, width), cells in grouped(best).items()
+    ]
 
 
 def start_named(name: str, teacher: DiagonalSSM) -> Start:

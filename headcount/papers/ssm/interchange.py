@@ -133,7 +133,7 @@ def from_state_space(a: Numbers, b: Numbers, c: Numbers, d: Numbers) -> Diagonal
     live = np.abs(poles) > 1e-12  # a tiny eigenvalue is a delay; the check below refuses it if it is excited
     residues = gains[live] / poles[live]
     system = _symmetric(np.append(poles[live], 0), np.append(residues, d[0, 0] - residues.sum()))
-    _refuse_loss(system, _markov(a, b, c, d, 4 * n + 16))
+    _refuse_loss(system, markov(a, b, c, d, 4 * n + 16))
     return system
 
 
@@ -261,7 +261,8 @@ def _symmetric(poles: Complex[np.ndarray, " modes"], residues: Complex[np.ndarra
     return DiagonalSSM((p + p[twin].conj()) / 2, (r + r[twin].conj()) / 2)
 
 
-def _markov(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray, count: int) -> Complex[np.ndarray, " count"]:
+def markov(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray, count: int) -> Complex[np.ndarray, " count"]:
+    """The kernel of a state space: D, C B, C A B, ..."""
     kernel, state = np.empty(count, complex), b
     kernel[0] = d[0, 0]
     for t in range(1, count):

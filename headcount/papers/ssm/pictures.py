@@ -20,7 +20,8 @@ MOST = 10.0  # a response lost more than ten times over is drawn at ten
 def deep_picture(system: DiagonalSSM, deep: DeepSSM, samples: int = 48) -> Figure:
     """Poles layer by layer, all entries before and after, and both responses on top of each other."""
     poles, entries, response = frames(3, width=1020, height=HEIGHT)
-    parts = [_poles(poles, deep), _entries(entries, system, deep), _response(response, system, deep, samples)]
+    dealt = _circle(poles, "Poles: first layer light, last dark", [layer.poles for layer in deep.layers])
+    parts = [dealt, _entries(entries, system, deep), _response(response, system, deep, samples)]
     words = (
         f"Poles, entries and response of a system of {system.modes} modes as one layer and at depth {deep.depth}: "
         f"the largest entry falls from {system.largest_entry:.3g} to {deep.largest_entry:.3g}."
@@ -92,10 +93,6 @@ def training_picture(rows: Sequence[Mapping[str, Any]]) -> Figure:
 
 def _best(rows: Sequence[Mapping[str, Any]], bound: float, depth: int) -> float | None:
     return min((r["nmse"] for r in rows if r["max_entry"] == bound and r["depth"] == depth), default=None)
-
-
-def _poles(frame: Frame, deep: DeepSSM) -> str:
-    return _circle(frame, "Poles: first layer light, last dark", [layer.poles for layer in deep.layers])
 
 
 def _circle(frame: Frame, title: str, poles: Sequence[np.ndarray]) -> str:

@@ -15,6 +15,7 @@ from headcount.papers.ssm.chains import by_angle, by_modulus
 from headcount.papers.ssm.interchange import to_sos
 from headcount.papers.ssm.layer import Layer
 from headcount.papers.ssm.systems import DeepSSM, DiagonalSSM
+from headcount.results.gathering import grouped
 
 SECTIONS = "second-order sections"
 
@@ -164,10 +165,8 @@ def rows_by_bits(rows: Iterable[BitsRow]) -> list[dict[str, float]]:
     >>> rows_by_bits([{"form": "one", "bits": 8, "gap": 0.5}, {"form": "two", "bits": 8, "gap": 0.25}])
     [{'bits': 8, 'one': 0.5, 'two': 0.25}]
     """
-    table: dict[int, dict[str, float]] = {}
-    for row in rows:
-        table.setdefault(row["bits"], {"bits": row["bits"]})[row["form"]] = row["gap"]
-    return list(table.values())
+    by_bits = grouped((row["bits"], (row["form"], row["gap"])) for row in rows)
+    return [{"bits": bits, **dict(cells)} for bits, cells in by_bits.items()]
 
 
 def bits_sentence(rows: Sequence[BitsRow]) -> str:

@@ -6,6 +6,7 @@ import numpy as np
 
 from headcount.papers.ssm.depth_tables import depth_rows, example_teacher
 from headcount.papers.ssm.experiments import StudentRecipe, StudentRow, from_wiring, train_table
+from headcount.results.gathering import grouped
 from headcount.results.literature import Cells
 from headcount.results.record import Measured, Reproduction, Setting, Stated
 
@@ -90,9 +91,8 @@ def _listed(depths: dict[float, int]) -> str:
 
 
 def _cells(rows: list[StudentRow]) -> dict[tuple[int, float], tuple[float, ...]]:
-    errors: dict[tuple[int, float], list[float]] = {}
-    for row in rows:  # the relative error of the kernel is the root of the NMSE
-        errors.setdefault((row["depth"], row["max_entry"]), []).append(row["nmse"] ** 0.5)
+    # The relative error of the kernel is the root of the NMSE.
+    errors = grouped(((row["depth"], row["max_entry"]), row["nmse"] ** 0.5) for row in rows)
     return {key: tuple(values) for key, values in errors.items()}
 
 

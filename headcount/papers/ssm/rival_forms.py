@@ -10,6 +10,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypedDict
 
 import numpy as np
@@ -17,9 +18,11 @@ import scipy.linalg
 import scipy.signal
 
 from headcount.papers.ssm.chains import by_angle, by_modulus
-from headcount.papers.ssm.interchange import to_sos, to_tf
+from headcount.papers.ssm.interchange import markov, to_sos, to_tf
+from headcount.papers.ssm.layer import Layer
 from headcount.papers.ssm.quantise import FixedPoint, least_reach, quantise, quantise_sos, rms_gap, sos_impulse
 from headcount.papers.ssm.systems import DeepSSM, DiagonalSSM
+from headcount.results.gathering import grouped
 
 FLOAT32 = 32
 DEEP = "nested chains"
@@ -43,13 +46,13 @@ def forms_of(system: DiagonalSSM, deep: DeepSSM | None = None) -> tuple[FilterFo
     if not system.is_real:
         raise ValueError("sections, lattice and balanced forms are for real kernels; this one is complex")
     chains = [deep] if deep is not None else _chains(system)
-    forms = [FilterForm(DEEP, _reals(one), lambda bits, count, s=one: _deep(s, bits, count)) for one in chains]
-    order = len(to_tf(system)[1]) - 1
-    sos = to_sos(system)
-    forms.append(FilterForm("sections", 5 * len(sos), lambda bits, count: _sections(sos, bits, count)))
-    forms.append(FilterForm("lattice", 2 * order + 1, lambda bits, count: _lattice(system, bits, count)))
-    forms.append(FilterForm("balanced", order**2 + 2 * order + 1, lambda bits, count: _balanced(system, bits, count)))
-    return tuple(forms)
+    sos, order = to_sos(system), len(to_tf(system)[1]) - 1
+    return (
+        *(FilterForm(DEEP, _reals(one), partial(_deep, one)) for one in chains),
+        FilterForm("sections", 5 * len(sos), partial(_sections, sos)),
+        FilterForm("lattice", 2 * order + 1, partial(_lattice, system)),
+        FilterForm("balanced", order**2 + 2 * order + 1, partial(_balanced, system)),
+    )
 
 
 FormRow = TypedDict(
@@ -70,15 +73,14 @@ def form_rows(
     sections = next(form.numbers for form in forms if form.name == "sections")
     rows = []
     for b in bits:
-        best = dict[str, FormRow]()
+        by_form: list[tuple[str, FormRow]] = []
         for form in forms:
             own = b if b == FLOAT32 else min(52, sections * b // form.numbers)
             gap, worst = _lost(form, own, wanted) if own >= 2 else (math.inf, math.inf)
             row: FormRow = {"budget": b, "form": form.name, "numbers": form.numbers, "bits": own, "gap": gap,
                             "worst dB": worst}  # fmt: skip
-            if form.name not in best or gap < best[form.name]["gap"]:
-                best[form.name] = row
-        rows += best.values()
+            by_form.append((form.name, row))
+        rows += [min(some, key=lambda row: row["gap"]) for some in grouped(by_form).values()]
     return rows
 
 
@@ -89,14 +91,10 @@ def winners(rows: Iterable[Mapping[str, Any]]) -> str:
     >>> winners({"budget": b, "form": form, "gap": gap} for (b, form), gap in gaps.items())
     'the response is kept best by lattice at 8 bits, by sections in float32'
     """
-    by_budget: dict[int, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        by_budget.setdefault(row["budget"], []).append(row)
-    won: dict[str, list[int]] = {}
-    for budget, group in by_budget.items():
-        first = min(group, key=lambda row: row["gap"])
-        form = first["form"] if math.isfinite(first["gap"]) else "none that is stable"
-        won.setdefault(form, []).append(budget)
+    groups = grouped((row["budget"], row) for row in rows)
+    first = {budget: min(group, key=lambda row: row["gap"]) for budget, group in groups.items()}
+    stable = "none that is stable"
+    won = grouped((row["form"] if math.isfinite(row["gap"]) else stable, budget) for budget, row in first.items())
     return "the response is kept best " + ", ".join(f"by {form} {_spoken(budgets)}" for form, budgets in won.items())
 
 
@@ -146,8 +144,6 @@ def _reals(deep: DeepSSM) -> int:
 def _deep(deep: DeepSSM, bits: int, count: int) -> np.ndarray:
     if bits != FLOAT32:
         return quantise(deep, FixedPoint(bits)).impulse(count)
-    from headcount.papers.ssm.layer import Layer
-
     layers = [Layer(_single(layer.poles), _single(layer.weights)) for layer in deep.layers]
     return DeepSSM(layers, _single(deep.readout)).impulse(count)
 
@@ -221,8 +217,4 @@ def _balanced(system: DiagonalSSM, bits: int, count: int) -> np.ndarray:
         return np.full(count, np.inf)
     if np.abs(np.linalg.eigvals(A)).max() >= 1:
         return np.full(count, np.inf)
-    out, state = np.zeros(count), B[:, 0]
-    out[0] = _rounded(D, bits)[0, 0]
-    for t in range(1, count):
-        out[t], state = C[0] @ state, A @ state
-    return out
+    return np.real(markov(A, B, C, _rounded(D, bits), count))

@@ -12,6 +12,7 @@ from jaxtyping import Complex, Float, Num
 from headcount.papers.ssm import deepen, flatten, responses
 from headcount.papers.ssm.chains import Deal, by_angle, by_modulus, conjugates, least_chains, merge
 from headcount.papers.ssm.layer import Layer, Numbers, complex_array, refuse_unstable
+from headcount.refusals import at_least_one
 
 REAL = 1e-9  # of a response: an imaginary part below this is rounding
 TOLERANCE = 1e-6  # of the response: a deep system further off than this is refused
@@ -115,8 +116,7 @@ class DiagonalSSM:
         >>> deep.gap < 1e-15, round(deep.largest_entry, 3), round(deep.entry_bound**3)
         (True, 3.684, 200)
         """
-        if depth < 1:
-            raise ValueError(f"depth must be at least 1, got {depth}")
+        at_least_one(depth=depth)
         m = width if width is not None else 1 + least_chains(*merge(self.poles, self.residues), depth)
         return self._deepened(deepen.nested_chains(self.poles, self.residues, depth, m, deal), tolerance)
 

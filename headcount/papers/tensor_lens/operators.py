@@ -349,15 +349,11 @@ def _moved(sites: list[Site], grads: Sequence[Tensor | None], length: int) -> tu
             continue
         through = grad * site.value.detach()
         if site.kind == "attention":
-            attention.append(_by_token(through, length))
+            # Values lie as (..., tokens, head_dim).
+            by_place = through.sum(-1).flatten(0, -2).sum(0) if through.dim() > 1 else through
+            attention.append(by_place if len(by_place) == length else by_place.new_full((length,), float("nan")))
             hidden.append(0.0)
         elif hidden:
             hidden[-1] += float(through.sum())
     layers = torch.stack(attention) if attention else torch.zeros(0, length)
     return layers, torch.tensor(hidden, dtype=layers.dtype)
-
-
-def _by_token(through: Tensor, length: int) -> Tensor:
-    """Values lie as (..., tokens, head_dim)."""
-    by_place = through.sum(-1).flatten(0, -2).sum(0) if through.dim() > 1 else through
-    return by_place if len(by_place) == length else by_place.new_full((length,), float("nan"))

@@ -14,7 +14,6 @@ from headcount.certificates.certificate import Certificate
 from headcount.certificates.domains import Box
 from headcount.certificates.network import ClassTokenNet
 from headcount.certificates.rounding import rounding_error
-from headcount.nets.transformer import Attention
 from headcount.papers.head_count.networks.minima import minima_of
 from headcount.sources import Source, implements
 from headcount.tasks import LinearMax
@@ -55,7 +54,7 @@ def weight_bounded(built: Built) -> Built:
     )
     bounded.encoder.fill((w1, b1), (w2 / c, b2 / c))
     bounded.read_out.fill(inner, outer)
-    _copy_attention(net, bounded)
+    bounded.attention.load_state_dict(net.attention.state_dict())
     bounded.cls.copy_(net.cls / _norm(net.cls))
     return replace(built, net=bounded, certificate=_with_rounding(built, bounded, box))
 
@@ -80,12 +79,6 @@ def _leak(built: Built) -> float:
 def largest_entry(net: ClassTokenNet) -> float:
     """The largest magnitude among the entries that Assumption 1 bounds: attention and read-out."""
     return max(float(p.abs().max()) for part in (net.attention, net.read_out) for p in part.parameters())
-
-
-def _copy_attention(net: ClassTokenNet, bounded: ClassTokenNet) -> None:
-    for source, target in zip(net.attention, bounded.attention, strict=True):
-        assert isinstance(source, Attention)
-        target.load_state_dict(source.state_dict())
 
 
 def _norm(cls: Tensor) -> float:
@@ -118,15 +111,10 @@ def _bounded_read_out(
     (u, b), (v, v0) = inner, outer
     scale = torch.maximum((c * u).abs().amax(dim=1), b.abs()).clamp(min=1e-300)
     # relu(<c u, y> + b) = scale relu(<c u/scale, y> + b/scale)
-    rows, biases, weights = [], [], []
-    for row, bias, weight in zip(c * u / scale[:, None], b / scale, v[0] * scale, strict=True):
-        copies = max(1, math.ceil(abs(float(weight)) - 1e-12))
-        rows += [row] * copies
-        biases += [bias] * copies
-        weights += [weight / copies] * copies
+    copies = ((v[0] * scale).abs() - 1e-12).ceil().clamp(min=1).long()
     spare = max(0, math.ceil(abs(float(v0[0])) - 1))
-    constant = v0[0] / (spare + 1)
-    rows += [torch.zeros_like(rows[0])] * spare
-    biases += [torch.ones_like(biases[0])] * spare
-    weights += [constant] * spare
-    return (torch.stack(rows), torch.stack(biases)), (torch.stack(weights)[None, :], constant[None])
+    constant = v0 / (spare + 1)
+    rows = torch.cat([(c * u / scale[:, None]).repeat_interleave(copies, 0), u.new_zeros(spare, u.shape[1])])
+    biases = torch.cat([(b / scale).repeat_interleave(copies), b.new_ones(spare)])
+    weights = torch.cat([(v[0] * scale / copies).repeat_interleave(copies), constant.repeat(spare)])
+    return (rows, biases), (weights[None, :], constant)

@@ -8,46 +8,20 @@ from dataclasses import dataclass, replace
 from headcount.certificates.arithmetic import smallest
 from headcount.certificates.excess import gibbs_excess
 from headcount.certificates.network import refuse_too_large
-from headcount.certificates.relu import interpolation_error, pieces_for
 from headcount.papers.head_count.networks.gate_mass import mass_outside
+from headcount.papers.head_count.networks.interpolants import Interpolants
 from headcount.papers.head_count.networks.minima import Minima
 from headcount.results import Bound
 
 GATE = 2.0  # the paper's 1 is too weak: see bounds.mass_outside
-FEATURES, OUTER = 0.25, 0.25  # shares of the budget; softmax and gate take what is left
 
 
 @dataclass(frozen=True)
-class Choices:
+class Choices(Interpolants):
     """All choices of the construction: pieces of the square, pieces of each ridge, beta and the gate."""
 
-    minima: Minima
-    pieces: int
-    ridge_pieces: tuple[int, ...]
     beta: float
     gate: float = GATE
-
-    @property
-    def feature_error(self) -> float:
-        """|Psi_i - f_i| on the box: the interpolated square of each coordinate, its error halved by a shift."""
-        box = self.minima.box
-        return self.minima.curve * box.token_dim * interpolation_error(2.0, box.low, box.high, self.pieces) / 2
-
-    @property
-    def reach(self) -> tuple[float, float]:
-        """An interval that holds every average of Psi_i, and a little more for rounding."""
-        margin = self.feature_error + 1e-9
-        return -margin, 1 + margin
-
-    @property
-    def slopes(self) -> tuple[float, ...]:
-        """How much F_0 moves at most with each z_i over the reach."""
-        return self.minima.outer.partial_bounds(*self.reach)
-
-    @property
-    def spreads(self) -> tuple[float, ...]:
-        """The range of each Psi_i on the box."""
-        return tuple(top + 2 * self.feature_error for top in self.minima.tops)
 
     def softmax_term(self) -> float:
         """sum_i |dF_0/dz_i| W(m_i/e)/beta."""
@@ -70,14 +44,6 @@ class Choices:
         gate = self.gate - 1e-6
         return mass_outside(inside, self.minima.length - inside, beta=self.beta, gate=gate, spread=spread)
 
-    def outer_term(self) -> float:
-        """sum_j |g_j''| h_j^2/8."""
-        ridges = zip(self.minima.outer.profiles, self.minima.outer.intervals(*self.reach), strict=True)
-        return math.fsum(
-            interpolation_error(g.curvature(low, high), low, high, n)
-            for (g, (low, high)), n in zip(ridges, self.ridge_pieces, strict=True)
-        )
-
 
 def plan_for(minima: Minima, eps: float, budget: float, gate: float) -> Choices:
     """The smallest plan whose terms, rounding apart, add up to at most the budget; `eps` is what was asked for."""
@@ -86,21 +52,13 @@ def plan_for(minima: Minima, eps: float, budget: float, gate: float) -> Choices:
             f"gate {gate:g} is no stronger than the range 1 of a feature, so tokens outside a window keep weight at "
             f"every beta; use more than 1 (the default {GATE:g} repairs the printed proof)"
         )
-    box, outer = minima.box, minima.outer
-    # With one piece the reach is widest, so these slopes and curvatures bound those of any plan.
-    widest = Choices(minima, 1, (1,) * len(outer.profiles), 1.0, gate)
-    # features: sum_i slope_i * curve * d * (2 h^2/8)/2 <= FEATURES * budget
-    scale = math.fsum(widest.slopes) * minima.curve * box.token_dim / 2
-    pieces = pieces_for(FEATURES * budget, 2.0 * scale, box.low, box.high)
-    ridges = list(zip(outer.profiles, outer.intervals(*widest.reach), strict=True))
-    curved = sum(g.curvature(*interval) > 0 for g, interval in ridges) or 1
-    ridge_pieces = tuple(pieces_for(OUTER * budget / curved, g.curvature(*iv), *iv) for g, iv in ridges)
+    box = minima.box
+    pieces, ridge_pieces = Interpolants(minima, 1, (1,) * len(minima.outer.profiles)).pieces_within(budget)
     parameters = pieces * box.token_dim * (box.token_dim + 2 + 2 * minima.count)
     parameters += sum(ridge_pieces) * (2 * minima.count + 2)
     refuse_too_large(parameters, f"eps {eps:g}", eps=eps, rate=0.5)
     plan = Choices(minima, pieces, ridge_pieces, 1.0, gate)
-    features = plan.feature_error * math.fsum(plan.slopes)
-    return _sharp_enough(plan, budget - features - plan.outer_term())
+    return _sharp_enough(plan, budget - plan.features_term() - plan.outer_term())
 
 
 def _sharp_enough(plan: Choices, budget: float) -> Choices:

@@ -44,14 +44,13 @@ def dissect(built: Built, x: Float[Tensor, "1 length token_dim"]) -> list[dict[s
         measured["softmax excess"] += slopes[i] * float(average - v.min())
         measured["mass outside the window"] += slopes[i] * float((averages[i] - average).abs())
     measured["outer function"] = float((net(x) - minima.constant - minima.outer(averages[None])).abs())
-    return [_row(built, name, value) for name, value in measured.items()]
-
-
-def _row(built: Built, name: str, value: float) -> dict[str, object]:
-    promised = built.certificate[name].value
-    return {
-        "term": name,
-        "promised": promised,
-        "measured": value,
-        "holds": value <= promised + built.certificate["rounding"].value,
-    }
+    promised = {term.name: term.value for term in built.certificate.terms}
+    return [
+        {
+            "term": name,
+            "promised": promised[name],
+            "measured": value,
+            "holds": value <= promised[name] + promised["rounding"],
+        }
+        for name, value in measured.items()
+    ]

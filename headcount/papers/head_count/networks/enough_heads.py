@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -11,16 +9,17 @@ from headcount.certificates.arithmetic import up
 from headcount.certificates.attempts import in_box
 from headcount.certificates.built import Built
 from headcount.certificates.certificate import Certificate, Term
-from headcount.certificates.network import ClassTokenNet, NetworkShape
-from headcount.certificates.relu import interpolant, interpolation_error
+from headcount.certificates.network import ClassTokenNet
 from headcount.certificates.replanning import with_rounding
 from headcount.certificates.rounding import rounding_error
 from headcount.nets.transformer import Attention
 from headcount.numerals import counted
+from headcount.papers.head_count.networks.assembling import assembled
 from headcount.papers.head_count.networks.choices import GATE, Choices, plan_for
 from headcount.papers.head_count.networks.gates import gate_places, gate_steps
 from headcount.papers.head_count.networks.minima import minima_of
 from headcount.papers.head_count.networks.worst_inputs import BetterOutside, WorstTies
+from headcount.refusals import positive
 from headcount.sources import Checked, Source, implements
 from headcount.tasks import Task
 
@@ -46,8 +45,7 @@ def enough_heads(task: Task, eps: float = 1e-3, *, radius: float | None = None, 
     Departs: gate 2 for 1 (the printed proof fails at 1), W(m/e)/beta for m/(e beta), and the error is split as
     |Phi(z~) - F_0(z~)| + |F_0(z~) - F_0(z)|, which needs no Lipschitz bound of Phi.
     """
-    if not (math.isfinite(eps) and eps > 0):
-        raise ValueError(f"eps must be a finite number above 0, got {eps}")
+    positive(eps=eps)
     minima = minima_of(task, radius)
 
     def planned(budget: float) -> tuple[tuple[Choices, ClassTokenNet], Certificate]:
@@ -63,19 +61,8 @@ def enough_heads(task: Task, eps: float = 1e-3, *, radius: float | None = None, 
 
 def assemble(plan: Choices) -> ClassTokenNet:
     """The network of a plan, with no promise made."""
-    minima = plan.minima
-    inner, outer = _encoder(plan)
-    read = _read_out(plan)
-    D = minima.count
-    shape = NetworkShape(
-        encoder=(minima.box.token_dim + 1, len(inner[1]), 2 * D),
-        layers=((D, 2),),
-        betas=(plan.beta,),
-        read_out=(2 * D, len(read[0][1]), 1),
-    )
-    net = ClassTokenNet(shape)
-    net.encoder.fill(inner, outer)
-    net.read_out.fill(*read)
+    D = plan.minima.count
+    net = assembled(_encoder(plan), ((D, 2),), (plan.beta,), _read_out(plan))
     _wire(net, D)
     return net
 
@@ -96,42 +83,25 @@ def _wire(net: ClassTokenNet, D: int) -> None:
 def _encoder(plan: Choices) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     """Hidden units: relu(x_j - knot) for every coordinate, then relu(t - p) around every window boundary."""
     minima, box = plan.minima, plan.minima.box
-    square = interpolant(torch.square, box.low, box.high, plan.pieces)
-    shift = interpolation_error(2.0, box.low, box.high, plan.pieces) / 2  # the interpolant lies above the square
     places = gate_places(minima)
     N, d, D = plan.pieces, box.token_dim, minima.count
+    knots, weights, offset = plan.features()
     inner = torch.zeros(d * N + len(places), d + 1, dtype=torch.float64)
-    outer = torch.zeros(2 * D, len(inner), dtype=torch.float64)
-    bias_in, bias_out = torch.zeros(len(inner), dtype=torch.float64), torch.zeros(2 * D, dtype=torch.float64)
-    slopes = torch.tensor(minima.slopes, dtype=torch.float64)
-    for j in range(d):
-        units = slice(j * N, (j + 1) * N)
-        inner[units, j], bias_in[units] = 1.0, -square.knots
-        outer[::2, units] = minima.curve * square.weights
-        outer[::2, j * N] += slopes[:, j]  # the first unit is x_j - low itself
-    bias_out[::2] = torch.tensor(minima.offsets, dtype=torch.float64) + slopes.sum(dim=1) * box.low
-    bias_out[::2] += minima.curve * d * (square.offset - shift)
-    inner[d * N :, d], bias_in[d * N :] = 1.0, -torch.tensor(places, dtype=torch.float64)
+    inner[: d * N, :d] = torch.eye(d).repeat_interleave(N, 0)
+    inner[d * N :, d] = 1.0
+    bias_in = -torch.cat([knots.repeat(d), torch.tensor(places, dtype=torch.float64)])
+    outer, bias_out = torch.zeros(2 * D, len(inner), dtype=torch.float64), torch.zeros(2 * D, dtype=torch.float64)
+    outer[::2, : d * N] = weights
+    bias_out[::2] = offset
     start, steps = gate_steps(minima, places)
     bias_out[1::2], outer[1::2, d * N :] = -plan.gate * start, -plan.gate * steps
     return (inner, bias_in), (outer, bias_out)
 
 
 def _read_out(plan: Choices) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """Every ridge g_j(<u_j, z>) as its interpolant on the reach; the gate coordinates are not read."""
-    outer = plan.minima.outer
-    rows, knots, weights, constant = [], [], [], plan.minima.constant
-    ridges = zip(outer.directions, outer.profiles, outer.intervals(*plan.reach), plan.ridge_pieces, strict=True)
-    for u, g, (low, high), pieces in ridges:
-        part = interpolant(g, low, high, pieces)
-        row = torch.zeros(2 * len(u), dtype=torch.float64)
-        row[::2] = torch.tensor(u, dtype=torch.float64)
-        rows.append(row.expand(pieces, -1))
-        knots.append(part.knots)
-        weights.append(part.weights)
-        constant += part.offset
-    bias = torch.tensor([constant], dtype=torch.float64)
-    return (torch.cat(rows), -torch.cat(knots)), (torch.cat(weights)[None, :], bias)
+    """F_0 on the averages; the gate coordinates are not read."""
+    D = plan.minima.count
+    return plan.read_out(torch.eye(2 * D, dtype=torch.float64)[::2], torch.zeros(D, dtype=torch.float64))
 
 
 def _terms(plan: Choices, net: ClassTokenNet) -> tuple[Term, ...]:
@@ -142,7 +112,7 @@ def _terms(plan: Choices, net: ClassTokenNet) -> tuple[Term, ...]:
     return (
         Term(
             "features",
-            up(plan.feature_error * math.fsum(plan.slopes)),
+            up(plan.features_term()),
             f"squares on {plan.pieces} pieces: h^2/8 each" if plan.minima.curve else "linear features are exact",
         ),
         Term("softmax excess", up(plan.softmax_term()), f"W(m/e)/beta each, beta = {plan.beta:.6g}"),

@@ -13,21 +13,21 @@ from headcount.certificates.arithmetic import fewest, up
 from headcount.certificates.attempts import in_box
 from headcount.certificates.built import Built
 from headcount.certificates.certificate import Certificate, Term
-from headcount.certificates.network import ClassTokenNet, NetworkShape, refuse_too_large
-from headcount.certificates.relu import interpolant, interpolation_error, pieces_for
+from headcount.certificates.network import ClassTokenNet, refuse_too_large
+from headcount.certificates.relu import interpolant
 from headcount.certificates.replanning import with_rounding
 from headcount.certificates.rounding import rounding_error
 from headcount.nets.transformer import Attention
 from headcount.numerals import counted
+from headcount.papers.head_count.networks.assembling import assembled
+from headcount.papers.head_count.networks.interpolants import Interpolants, Layer
 from headcount.papers.head_count.networks.minima import Minima, minima_of
+from headcount.refusals import positive
 from headcount.sources import Checked, Source, implements
 from headcount.tasks import Task
 
 SOURCE = Source("yu2025heads", "Theorem 2(3)")
 MAXIMUM = Source("yu2025heads", "Lemma 9")
-FEATURES, OUTER = 0.25, 0.25  # shares of the budget; the maximum network takes what is left
-
-Layer = tuple[Tensor, Tensor]
 
 
 @implements(
@@ -58,53 +58,23 @@ def steps_of_maximum(levels: int) -> Callable[[Tensor], Tensor]:
 
 
 @dataclass(frozen=True)
-class Memory:
-    """All choices of the construction: pieces of the square, levels of the maximum, pieces of each ridge."""
+class Memory(Interpolants):
+    """All choices of the construction: pieces of the square and of each ridge, levels of the maximum."""
 
-    minima: Minima
-    pieces: int
     levels: int
-    ridge_pieces: tuple[int, ...]
 
     @property
-    def feature_error(self) -> float:
-        """|Psi_i - f_i| on the box, as for enough heads."""
-        box = self.minima.box
-        return self.minima.curve * box.token_dim * interpolation_error(2.0, box.low, box.high, self.pieces) / 2
-
-    @property
-    def spreads(self) -> tuple[float, ...]:
-        """The range of each Psi_i on the box."""
-        return tuple(top + 2 * self.feature_error for top in self.minima.tops)
-
-    @property
-    def reach(self) -> tuple[float, float]:
-        """An interval that holds every minimum as the network finds it."""
-        margin = self.feature_error + max(self.spreads) / (2 * self.levels) + 1e-9
-        return -margin, 1 + margin
-
-    @property
-    def slopes(self) -> tuple[float, ...]:
-        return self.minima.outer.partial_bounds(*self.reach)
+    def missed(self) -> float:
+        """Half a step of the maximum network."""
+        return max(self.spreads) / (2 * self.levels)
 
     def maximum_term(self) -> float:
         """sum_i |dF_0/dz_i| spread_i/(2 levels)."""
         return math.fsum(s * w for s, w in zip(self.slopes, self.spreads, strict=True)) / (2 * self.levels)
 
-    def features_term(self) -> float:
-        """sum_i |dF_0/dz_i| |Psi_i - f_i|."""
-        return self.feature_error * math.fsum(self.slopes)
-
     def proved(self) -> float:
         """All terms but rounding."""
         return self.features_term() + self.maximum_term() + self.outer_term()
-
-    def outer_term(self) -> float:
-        """sum_j |g_j''| h_j^2/8."""
-        parts = zip(
-            self.minima.outer.profiles, self.minima.outer.intervals(*self.reach), self.ridge_pieces, strict=True
-        )
-        return math.fsum(interpolation_error(g.curvature(*iv), *iv, n) for g, iv, n in parts)
 
 
 @implements(
@@ -123,8 +93,7 @@ def memorise(task: Task, eps: float = 1e-2, *, radius: float | None = None) -> B
     layers are the features of every token, two for the maximum of Lemma 9, and the outer function.
     Source: Yu et al. 2025 (heads), Theorem 2(3).
     """
-    if not (math.isfinite(eps) and eps > 0):
-        raise ValueError(f"eps must be a finite number above 0, got {eps}")
+    positive(eps=eps)
     minima = minima_of(task, radius)
 
     def planned(budget: float) -> tuple[ClassTokenNet, Certificate]:
@@ -159,32 +128,19 @@ def _hypotheses(minima: Minima) -> tuple[str, ...]:
 
 def _memory(minima: Minima, eps: float, budget: float) -> Memory:
     box = minima.box
-    widest = Memory(minima, 1, 1, (1,) * len(minima.outer.profiles))
-    scale = math.fsum(widest.slopes) * minima.curve * box.token_dim / 2
-    pieces = pieces_for(FEATURES * budget, 2.0 * scale, box.low, box.high)
-    ridges = list(zip(minima.outer.profiles, minima.outer.intervals(*widest.reach), strict=True))
-    curved = sum(g.curvature(*iv) > 0 for g, iv in ridges) or 1
-    ridge_pieces = tuple(pieces_for(OUTER * budget / curved, g.curvature(*iv), *iv) for g, iv in ridges)
-    levels = fewest(lambda n: Memory(minima, pieces, n, ridge_pieces).proved() <= budget)
+    pieces, ridge_pieces = Memory(minima, 1, (1,) * len(minima.outer.profiles), 1).pieces_within(budget)
+    levels = fewest(lambda n: Memory(minima, pieces, ridge_pieces, n).proved() <= budget)
     tokens = sum(len(w) for w in minima.windows)
     parameters = box.length * box.token_dim * pieces * tokens * levels
     refuse_too_large(parameters, f"one head that memorises within {eps:g}", eps=eps, rate=1.5)
-    return Memory(minima, pieces, levels, ridge_pieces)
+    return Memory(minima, pieces, ridge_pieces, levels)
 
 
 def _assemble(memory: Memory) -> ClassTokenNet:
     box = memory.minima.box
     E = box.length * box.token_dim
-    encoder, read_out = _encoder(box.length, box.token_dim, box.low, box.high), _read_out(memory)
-    shape = NetworkShape(
-        encoder=(box.token_dim + 1, len(encoder[0][1]), E),
-        layers=((1, E),),
-        betas=(1.0,),
-        read_out=(E, *(len(bias) for _, bias in read_out)),
-    )
-    net = ClassTokenNet(shape)
-    net.encoder.fill(*encoder)
-    net.read_out.fill(*read_out)
+    encoder = _encoder(box.length, box.token_dim, box.low, box.high)
+    net = assembled(encoder, ((1, E),), (1.0,), _read_out(memory))
     (attention,) = net.attention
     assert isinstance(attention, Attention)
     for p in (attention.value, attention.output):  # queries and keys stay zero: uniform attention
@@ -217,7 +173,7 @@ def _read_out(memory: Memory) -> list[Layer]:
     hinges, (psi, psi_bias) = _hinges(memory), _features(memory)
     levels = torch.arange(memory.levels, dtype=torch.float64) / memory.levels
     owners = [(i, t) for i, w in enumerate(memory.minima.windows) for t in w]
-    rows = [_feature_row(memory, i, t) for i, t in owners]
+    rows = [t * memory.minima.count + i for i, t in owners]
     v, v_bias = torch.stack([psi[r] for r in rows]), torch.stack([psi_bias[r] for r in rows])
     second = v.repeat_interleave(memory.levels, 0), (v_bias[:, None] - levels).flatten()
     gather = _gather(owners, memory)
@@ -238,22 +194,12 @@ def _hinges(memory: Memory) -> Layer:
 
 def _features(memory: Memory) -> Layer:
     """v_ti = (top_i - Psi_i(x_t))/spread_i in [0,1], for every token t and retrieval i."""
-    minima, box, N = memory.minima, memory.minima.box, memory.pieces
-    T, d, D = box.length, box.token_dim, minima.count
-    square = interpolant(torch.square, box.low, box.high, N)
-    shift = interpolation_error(2.0, box.low, box.high, N) / 2
-    slopes = torch.tensor(minima.slopes, dtype=torch.float64)
-    one = (minima.curve * square.weights).repeat(D, d)
-    one[:, ::N] += slopes
-    offset = torch.tensor(minima.offsets, dtype=torch.float64) + slopes.sum(dim=1) * box.low
-    offset += minima.curve * d * (square.offset - shift)
+    minima = memory.minima
+    _, weights, offset = memory.features()
     spread = torch.tensor(memory.spreads, dtype=torch.float64)
     top = torch.tensor(minima.tops, dtype=torch.float64) + memory.feature_error
-    return torch.kron(torch.eye(T, dtype=torch.float64), -one / spread[:, None]), ((top - offset) / spread).repeat(T)
-
-
-def _feature_row(memory: Memory, i: int, t: int) -> int:
-    return t * memory.minima.count + i
+    one_token = torch.eye(minima.length, dtype=torch.float64)
+    return torch.kron(one_token, -weights / spread[:, None]), ((top - offset) / spread).repeat(minima.length)
 
 
 def _gather(owners: list[tuple[int, int]], memory: Memory) -> Tensor:
@@ -270,14 +216,5 @@ def _outer(memory: Memory, sums: int) -> tuple[Layer, Layer]:
     ones = torch.eye(D, dtype=torch.float64).repeat_interleave(memory.levels, 1)
     z = -spread[:, None] * torch.cat([ones, -ones], dim=1)
     z_bias = torch.tensor(minima.tops, dtype=torch.float64) + memory.feature_error + spread / (2 * memory.levels)
-    rows, biases, weights, constant = [], [], [], minima.constant
-    parts = zip(minima.outer.directions, minima.outer.profiles, minima.outer.intervals(*memory.reach), strict=True)
-    for (u, g, interval), pieces in zip(parts, memory.ridge_pieces, strict=True):
-        part, along = interpolant(g, *interval, pieces), torch.tensor(u, dtype=torch.float64)
-        rows.append((along @ z).expand(pieces, -1))
-        biases.append(along @ z_bias - part.knots)
-        weights.append(part.weights)
-        constant += part.offset
-    last = torch.cat(weights)[None, :], torch.tensor([constant], dtype=torch.float64)
     assert z.shape[1] == 2 * sums
-    return (torch.cat(rows), torch.cat(biases)), last
+    return memory.read_out(z, z_bias)

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headcount.certificates.domains import Box, radius_for
+from headcount.refusals import positive
 from headcount.tasks import Affine, LinearMax, Ridges, Task, Wells
 from headcount.tasks.task import Matrix
 
@@ -58,10 +59,6 @@ class Minima:
         offsets = torch.tensor(self.offsets, dtype=x.dtype)
         return self.curve * x.square().sum(dim=-1, keepdim=True) + x @ slopes.T + offsets
 
-    def gradients(self, x: Float[Tensor, " token_dim"]) -> Float[Tensor, "retrievals token_dim"]:
-        """The gradient of every f_i at one token."""
-        return 2 * self.curve * x + torch.tensor(self.slopes, dtype=x.dtype)
-
 
 @singledispatch
 def minima_of(task: Task, radius: float | None = None) -> Minima:
@@ -97,8 +94,7 @@ def _(task: Wells, radius: float | None = None) -> Minima:
 @minima_of.register
 def _(task: LinearMax, radius: float | None = None) -> Minima:
     R = radius_for(task.length * task.token_dim) if radius is None else radius
-    if not (math.isfinite(R) and R > 0):
-        raise ValueError(f"radius must be a finite number above 0, got {R}")
+    positive(radius=R)
     sizes = [math.fsum(abs(v) for v in a) for a in task.directions]
     for i, size in enumerate(sizes):
         if size == 0:

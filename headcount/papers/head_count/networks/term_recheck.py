@@ -7,6 +7,7 @@ read off the weights, knot by knot, and compared with the task's own features an
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
 from typing import Any
 
@@ -249,10 +250,7 @@ def _along(outer: Ridges, low: Any, high: Any) -> list[tuple[Any, Any]]:
 
 
 def _extreme(balls: list[Any], sign: int) -> Any:
-    best = balls[0]
-    for b in balls[1:]:
-        best = best.max(b) if sign > 0 else best.min(b)
-    return best
+    return reduce(arb.max if sign > 0 else arb.min, balls)
 
 
 def _dot(a: list[Any], b: list[Any]) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 
 from headcount.certificates.arithmetic import up
 from headcount.certificates.attempts import in_box
@@ -12,10 +11,12 @@ from headcount.certificates.certificate import Certificate, Term
 from headcount.certificates.deep_rounding import rounding_through
 from headcount.certificates.domains import Box, radius_for
 from headcount.certificates.excess import gibbs_excess
-from headcount.certificates.network import ClassTokenNet, NetworkShape
+from headcount.certificates.network import ClassTokenNet
 from headcount.certificates.replanning import with_rounding
-from headcount.certificates.wiring import Hidden, Layout, composed, wire
-from headcount.papers.infoflow.networks.positions import LeadBy, check_positive
+from headcount.certificates.wiring import Hidden, Layout, wire
+from headcount.papers.head_count.networks.assembling import assembled
+from headcount.papers.infoflow.networks.positions import LeadBy
+from headcount.refusals import positive
 from headcount.sources import Checked, Source, implements
 from headcount.tasks.linear_max import LinearMax
 
@@ -50,12 +51,12 @@ def carried_retrievals(
     Source: Yu et al. 2025 (heads), Conjecture 1, says that L h >= D is required.
     Departs: a counterexample for L = 2 and L h < D <= 3 h; it uses the class token's own query and the residual.
     """
-    check_positive(eps, radius)
     D = len(task.directions)
     heads = -(-D // 3) if heads is None else heads
     if not 1 <= D <= 3 * heads:
         raise ValueError(f"two layers of {heads} heads carry 3 x {heads} retrievals, and the task has {D}")
     radius = radius_for(task.length * task.token_dim) if radius is None else radius
+    positive(eps=eps, radius=radius)
     box = Box(task.length, task.token_dim, -radius, radius)
     strengths = [radius * sum(map(abs, a)) for a in task.directions]
     excess = D * gibbs_excess(max(1, task.length - 1), 1.0).value
@@ -92,16 +93,7 @@ def _assemble(task: LinearMax, heads: int, beta: float) -> ClassTokenNet:
     between.unit({at["token"][0]: 0.0}, 0.0, {at["token"][0]: 0.0})  # nothing is left to do between the layers
     own = {at["found"][i]: 1.0 for i in range(min(heads, D))}
     read_out.linear({**own, **{at["fetched"][i]: 1.0 for i in range(heads, D)}}, {0: 1.0})
-    shape = NetworkShape(
-        encoder=(d + 1, encoder.width, at.size),
-        layers=((heads, 2), (heads, 2)),
-        betas=(beta, beta),
-        read_out=(at.size, read_out.width, 1),
-        between=((at.size, 1, at.size),),
-    )
-    net = ClassTokenNet(shape)
-    for part, filled in zip((net.encoder, *net.between, net.read_out), (encoder, between, read_out), strict=True):
-        part.fill(*composed(filled))  # type: ignore[operator]
+    net = assembled(encoder, ((heads, 2),) * 2, (beta, beta), read_out, between, asks={at["cls"][0]: 1.0})
     _wire(net, at, heads, D)
     return net
 
@@ -124,5 +116,3 @@ def _wire(net: ClassTokenNet, at: Layout, heads: int, D: int) -> None:
         out = [{fetched[i]: 1.0} for i in (last, ride) if i < D]
         key = [{f[last]: 1.0}] if last < D else []
         wire(net.attention[1], j, query=[queries[0]] if key else [], key=key, value=value, out=out)
-    with torch.no_grad():
-        net.cls[at["cls"][0]] = 1.0

@@ -17,10 +17,11 @@ from headcount.certificates.certificate import Certificate, Term
 from headcount.certificates.deep_rounding import rounding_through
 from headcount.certificates.domains import Box
 from headcount.certificates.excess import gibbs_excess
-from headcount.certificates.network import ClassTokenNet, NetworkShape
+from headcount.certificates.network import ClassTokenNet
 from headcount.certificates.relu import Hinges
 from headcount.certificates.replanning import with_rounding
 from headcount.certificates.wiring import Hidden, Layout, composed, wire
+from headcount.papers.head_count.networks.assembling import assembled
 from headcount.sources import Checked, Source, implements
 from headcount.tasks.ranks import KthLargest
 
@@ -89,25 +90,14 @@ def _assemble(length: int, bits: int, beta: float) -> ClassTokenNet:
     encoder.constant({at["one"][0]: 1.0})
     for b, place in enumerate(at["bit"]):
         encoder.hinges({1: 1.0}, _bit(b, length), {place: 1.0})
-    read_out = _read_out(at, bits)
-    shape = NetworkShape(
-        encoder=(2, encoder.width, at.size),
-        layers=((2 * bits, 1),),
-        betas=(beta,),
-        read_out=(at.size, *(len(bias) for _, bias in read_out)),
-    )
-    net = ClassTokenNet(shape)
-    net.encoder.fill(*composed(encoder))
-    net.read_out.fill(*read_out)
     (x,), (one,) = at["x"], at["one"]
+    net = assembled(encoder, ((2 * bits, 1),), (beta,), _read_out(at, bits), asks={one: 1.0})
     for b, bit in enumerate(at["bit"]):
         for v in (0, 1):
             # Off the wanted bit: -2 bit for v = 0, and -2 (1 - bit) for v = 1.
             key = {x: 1.0, bit: -GATE if v == 0 else GATE, one: 0.0 if v == 0 else -GATE}
             found = at["found"][2 * b + v]
             wire(net.attention[0], 2 * b + v, query=[{one: 1.0}], key=[key], value=[{x: 1.0}], out=[{found: 1.0}])
-    with torch.no_grad():
-        net.cls[one] = 1.0
     return net
 
 

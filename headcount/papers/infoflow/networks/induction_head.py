@@ -17,9 +17,10 @@ from headcount.certificates.built import Built
 from headcount.certificates.certificate import Certificate, Term
 from headcount.certificates.deep_rounding import rounding_through
 from headcount.certificates.domains import Drawn
-from headcount.certificates.network import ClassTokenNet, NetworkShape
+from headcount.certificates.network import ClassTokenNet
 from headcount.certificates.replanning import with_rounding
-from headcount.certificates.wiring import Hidden, Layout, composed, integer_square, wire
+from headcount.certificates.wiring import Hidden, Layout, integer_square, wire
+from headcount.papers.head_count.networks.assembling import assembled
 from headcount.sources import Source, implements
 from headcount.tasks.places import Induction
 
@@ -85,17 +86,9 @@ def _assemble(task: Induction, beta1: float, beta2: float) -> ClassTokenNet:
     between.constant({at["found"][0]: 0.0})
     between.unit({at["one"][0]: 1.0}, 0.0, {at["found"][0]: 0.0})
     read_out.unit({at["found"][0]: 1.0}, 0.0, {0: 1.0})
-    shape = NetworkShape(
-        encoder=(V + 1, encoder.width, at.size),
-        layers=((1, max(2, V)), (1, V + 2)),
-        betas=(beta1, beta2),
-        read_out=(at.size, 1, 1),
-        between=((at.size, 1, at.size),),
-    )
-    net = ClassTokenNet(shape)
-    for part, filled in ((net.encoder, encoder), (net.between[0], between), (net.read_out, read_out)):
-        part.fill(*composed(filled))  # type: ignore[operator]
     (s,), (square,), (ask,), (one,), (first,) = (at[k] for k in ("s", "square", "ask", "one", "first"))
+    layers, asks = ((1, max(2, V)), (1, V + 2)), {one: 1.0, ask: 2.0 * T}
+    net = assembled(encoder, layers, (beta1, beta2), read_out, between, asks=asks)
     letters, before = [{i: 1.0} for i in at["letter"]], [{i: 1.0} for i in at["before"]]
     wire(net.attention[0], 0, query=[{ask: 1.0}, {one: -1.0}], key=[{s: 1.0}, {square: 1.0}], value=letters, out=before)
     wire(
@@ -106,8 +99,6 @@ def _assemble(task: Induction, beta1: float, beta2: float) -> ClassTokenNet:
         value=[{at["number"][0]: 1.0}],
         out=[{at["found"][0]: 1.0}],
     )
-    with torch.no_grad():
-        net.cls[one], net.cls[ask] = 1.0, 2.0 * T
     return net
 
 

@@ -17,10 +17,11 @@ from headcount.certificates.attempts import AllEqual, Ascent, NearTies, Random, 
 from headcount.certificates.built import Built
 from headcount.certificates.certificate import Certificate, Term
 from headcount.certificates.excess import gibbs_excess
-from headcount.certificates.network import ClassTokenNet, NetworkShape
+from headcount.certificates.network import ClassTokenNet
 from headcount.certificates.replanning import with_rounding
 from headcount.certificates.wiring import Hidden, Layout, composed, integer_square, wire
 from headcount.numerals import counted
+from headcount.papers.head_count.networks.assembling import assembled
 from headcount.papers.infoflow.networks.mask_rounding import mask_rounding
 from headcount.sources import Source, implements
 from headcount.tasks.ranks import KthLargest
@@ -207,18 +208,8 @@ def _assemble(task: KthLargest, plan: _Plan) -> ClassTokenNet:
     read_out = Hidden(at.size, 1)
     read_out.linear({at["best"][0]: 1.0}, {0: 1.0})
     masks = task.rank - 1
-    shape = NetworkShape(
-        encoder=(2, encoder.width, at.size),
-        layers=((1, 2),) * masks + ((1, 1),),
-        betas=(plan.beta,) * task.rank,
-        read_out=(at.size, 2, 1),
-        between=((at.size, *(len(bias) for _, bias in mask)),) * masks,
-    )
-    net = ClassTokenNet(shape)
-    net.encoder.fill(*composed(encoder))
-    net.read_out.fill(*composed(read_out))
-    for part in net.between:
-        part.fill(*mask)  # type: ignore[operator]
+    layers, betas = ((1, 2),) * masks + ((1, 1),), (plan.beta,) * task.rank
+    net = assembled(encoder, layers, betas, read_out, *[mask] * masks, asks={at["one"][0]: 1.0})
     _wire(net, at)
     return net
 
@@ -232,8 +223,6 @@ def _wire(net: ClassTokenNet, at: Layout) -> None:
     for attention in masking:
         wire(attention, 0, query=queries, key=keys, value=places, out=means)
     wire(last, 0, query=queries, key=keys, value=keys, out=[{at["best"][0]: 1.0}])
-    with torch.no_grad():
-        net.cls[one] = 1.0
 
 
 def _distance(at: Layout, length: int) -> Hidden:

@@ -19,10 +19,12 @@ from headcount.certificates.network import ClassTokenNet, ReluNet
 from headcount.certificates.outer_nets import OuterNet, lipschitz_net, ridge_net
 from headcount.certificates.parallel_parts import SideBySide
 from headcount.certificates.wiring import Hidden, Layout, wire
+from headcount.papers.head_count.networks.assembling import assembled
 from headcount.papers.head_count.networks.enough_heads import enough_heads
 from headcount.papers.head_count.networks.worst_inputs import WorstTies
 from headcount.papers.infoflow.networks.kth_largest import kth_largest
-from headcount.papers.infoflow.networks.positions import Contrast, assembled, bump, check_positive
+from headcount.papers.infoflow.networks.positions import Contrast, bump
+from headcount.refusals import positive
 from headcount.sources import Source, implements
 from headcount.tasks import (
     KthLargest,
@@ -69,15 +71,16 @@ def looked_up(task: Lookups, eps: float = 1e-2, *, radius: float | None = None) 
     takes two layers, everything else one. On [0, 1]^d for uniform tokens, else on [-radius, radius]^d.
     Source: Yu et al. 2025 (heads), Theorem 2(1), for maxima and wells; Yu et al. 2026 (InfoFlow) for places and ranks.
     """
-    check_positive(eps, radius)
+    positive(eps=eps)
     if not isinstance(task.outer, Ridges | LipschitzOuter):
         raise ValueError(
             f"nothing is known of the outer function {task.outer}: give task(..., lipschitz=L) where it moves at most "
             "by L times the sum of what its numbers move by, or give Ridges"
         )
     box = _box(task, radius)
+    low, high = _ends(task, box)
     slopes = _slopes(task, box)
-    wanted = [min(FOUND * eps / (len(task.parts) * slope), MARGIN * _width(task, box)) for slope in slopes]
+    wanted = [min(FOUND * eps / (len(task.parts) * slope), MARGIN * (high - low)) for slope in slopes]
     finders = [_finder(part, box, error) for part, error in zip(task.parts, wanted, strict=True)]
     ranges = [(f.low - f.error, f.high + f.error) for f in finders]
     outer = _outer_net(task, ranges, OUTER * eps)
@@ -98,6 +101,7 @@ def _box(task: Lookups, radius: float | None) -> Box:
             raise ValueError("tokens are uniform on [0, 1]^d; radius belongs to gaussian ones")
         return Box(task.length, task.token_dim, 0.0, 1.0)
     R = radius_for(task.length * task.token_dim) if radius is None else radius
+    positive(radius=R)
     return Box(task.length, task.token_dim, -R, R)
 
 
@@ -114,11 +118,6 @@ def _slopes(task: Lookups, box: Box) -> list[float]:
 def _ends(task: Lookups, box: Box) -> tuple[float, float]:
     ranges = [_range(part, box) for part in task.parts]
     return min(low for low, _ in ranges), max(high for _, high in ranges)
-
-
-def _width(task: Lookups, box: Box) -> float:
-    low, high = _ends(task, box)
-    return high - low
 
 
 def _range(part: object, box: Box) -> tuple[float, float]:
@@ -212,11 +211,9 @@ def _placed(part: PlaceOf, box: Box, error: float) -> Finder:
     bump(encoder, d, part.position + 1, at["place"][0])
     encoder.constant({at["one"][0]: 1.0})
     read_out.linear({at["found"][0]: 1.0}, {0: 1.0})
-    net = assembled(d, encoder, ((1, 1),), (beta,), read_out)
+    net = assembled(encoder, ((1, 1),), (beta,), read_out, asks={at["one"][0]: 1.0})
     queries, keys, values = ([{at[name][0]: 1.0}] for name in ("one", "place", "value"))
     wire(net.attention[0], 0, query=queries, key=keys, value=values, out=[{at["found"][0]: 1.0}])
-    with torch.no_grad():
-        net.cls[at["one"][0]] = 1.0
     mass = outside / (outside + math.exp(beta))
     off = up(mass * spread) + rounding_through(net, largest, box.length)
     return Finder(net, 1.0, 0.0, off, (Contrast((part.position,)),), low, high)

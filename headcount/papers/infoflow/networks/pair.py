@@ -17,10 +17,11 @@ from headcount.certificates.built import Built
 from headcount.certificates.certificate import Certificate, Term
 from headcount.certificates.domains import Box
 from headcount.certificates.excess import gibbs_excess
-from headcount.certificates.network import ClassTokenNet, NetworkShape, refuse_too_large
+from headcount.certificates.network import ClassTokenNet, refuse_too_large
 from headcount.certificates.relu import Hinges, interpolant
 from headcount.certificates.replanning import with_rounding
-from headcount.certificates.wiring import Hidden, Layout, composed, wire
+from headcount.certificates.wiring import Hidden, Layout, wire
+from headcount.papers.head_count.networks.assembling import assembled
 from headcount.papers.infoflow.networks.pair_rounding import pair_rounding
 from headcount.sources import Source, implements
 from headcount.tasks.opposite import OppositePair
@@ -128,25 +129,14 @@ def _assemble(task: OppositePair, plan: _Plan) -> ClassTokenNet:
     d = task.token_dim
     at = Layout(x=d, phi=1, one=1, mean=d, mean_phi=1, g=1)
     encoder, between, read_out = _encoder(task, plan, at), _between(plan, at), _read_out(task, plan, at)
-    shape = NetworkShape(
-        encoder=(d + 1, encoder.width, at.size),
-        layers=((1, d + 1), (1, 1)),
-        betas=(plan.beta, plan.beta),
-        read_out=(at.size, read_out.width, 1),
-        between=((at.size, between.width, at.size),),
-    )
-    net = ClassTokenNet(shape)
-    for part, filled in ((net.encoder, encoder), (net.between[0], between), (net.read_out, read_out)):
-        part.fill(*composed(filled))  # type: ignore[operator]
+    (g,), (one,) = at["g"], at["one"]
+    net = assembled(encoder, ((1, d + 1), (1, 1)), (plan.beta,) * 2, read_out, between, asks={one: 1.0})
     carried = [*at["x"], *at["phi"]]
-    queries = [*({i: -2.0} for i in at["x"]), {at["one"][0]: -1.0}]
+    queries = [*({i: -2.0} for i in at["x"]), {one: -1.0}]
     rows = [{i: 1.0} for i in carried]
     means = [{i: 1.0} for i in (*at["mean"], *at["mean_phi"])]
     wire(net.attention[0], 0, query=queries, key=rows, value=rows, out=means)
-    (g,), (one,) = at["g"], at["one"]
     wire(net.attention[1], 0, query=[{one: -1.0}], key=[{g: 1.0}], value=[{g: 1.0}], out=[{g: 1.0}])
-    with torch.no_grad():
-        net.cls[one] = 1.0
     return net
 
 

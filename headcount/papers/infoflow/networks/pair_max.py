@@ -17,11 +17,13 @@ from headcount.certificates.built import Built
 from headcount.certificates.certificate import Certificate, Term
 from headcount.certificates.domains import Box, radius_for
 from headcount.certificates.excess import gibbs_excess
-from headcount.certificates.network import ClassTokenNet, NetworkShape, refuse_too_large
+from headcount.certificates.network import ClassTokenNet, refuse_too_large
 from headcount.certificates.relu import interpolant, pieces_for
 from headcount.certificates.replanning import with_rounding
-from headcount.certificates.wiring import Hidden, Layout, composed, wire
+from headcount.certificates.wiring import Hidden, Layout, wire
+from headcount.papers.head_count.networks.assembling import assembled
 from headcount.papers.infoflow.networks.pair_rounding import sum_rounding
+from headcount.refusals import positive
 from headcount.sources import Source, implements
 from headcount.tasks.pairs import Gaussian, PairMax, UnitSphere
 
@@ -49,11 +51,8 @@ def pair_max(task: PairMax, eps: float = 0.1, *, radius: float | None = None) ->
     the class token: head i takes the largest g_i. On the box [-radius, radius]^d (None: where the task's samples lie).
     Source: Yu et al. 2026 (InfoFlow): h_1 >= D and h_2 >= D are predicted to be needed; here they are shown to suffice.
     """
-    if not (math.isfinite(eps) and eps > 0):
-        raise ValueError(f"eps must be a finite number above 0, got {eps}")
     within = _radius(task) if radius is None else radius
-    if not (math.isfinite(within) and within > 0):
-        raise ValueError(f"radius must be a finite number above 0, got {within}")
+    positive(eps=eps, radius=within)
     box = Box(task.length, task.token_dim, -within, within)
 
     def planned(budget: float) -> tuple[tuple[ClassTokenNet, float], Certificate]:
@@ -139,16 +138,8 @@ def _assemble(task: PairMax, plan: _Plan) -> ClassTokenNet:
         encoder.constant({place: -plan.radius})
     encoder.constant({at["one"][0]: 1.0})
     read_out.linear(dict.fromkeys(at["best"], 1.0), {0: 1.0})
-    shape = NetworkShape(
-        encoder=(d + 1, encoder.width, at.size),
-        layers=((D, d), (D, 1)),
-        betas=(plan.beta, plan.beta),
-        read_out=(at.size, 2, 1),
-        between=((at.size, between.width, at.size),),
-    )
-    net = ClassTokenNet(shape)
-    for part, filled in ((net.encoder, encoder), (net.between[0], between), (net.read_out, read_out)):
-        part.fill(*composed(filled))  # type: ignore[operator]
+    asks = {at["one"][0]: 1.0}
+    net = assembled(encoder, ((D, d), (D, 1)), (plan.beta, plan.beta), read_out, between, asks=asks)
     _wire(net, task, at)
     return net
 
@@ -160,8 +151,6 @@ def _wire(net: ClassTokenNet, task: PairMax, at: Layout) -> None:
         wire(net.attention[0], i, query=queries, key=plain, value=plain, out=[{k: 1.0} for k in at[f"mean {i}"]])
         g, best = at["g"][i], at["best"][i]
         wire(net.attention[1], i, query=[{at["one"][0]: 1.0}], key=[{g: 1.0}], value=[{g: 1.0}], out=[{best: 1.0}])
-    with torch.no_grad():
-        net.cls[at["one"][0]] = 1.0
 
 
 def _between(task: PairMax, plan: _Plan, at: Layout) -> Hidden:

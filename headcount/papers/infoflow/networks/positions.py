@@ -18,9 +18,11 @@ from headcount.certificates.certificate import Certificate, Term
 from headcount.certificates.deep_rounding import rounding_through
 from headcount.certificates.domains import Box, radius_for
 from headcount.certificates.excess import gibbs_excess
-from headcount.certificates.network import ClassTokenNet, NetworkShape
+from headcount.certificates.network import ClassTokenNet
 from headcount.certificates.replanning import with_rounding
-from headcount.certificates.wiring import Hidden, Layout, composed, wire
+from headcount.certificates.wiring import Hidden, Layout, wire
+from headcount.papers.head_count.networks.assembling import assembled
+from headcount.refusals import positive
 from headcount.sources import Checked, Source, implements
 from headcount.tasks.linear_max import LinearMax
 from headcount.tasks.places import PositionSum
@@ -43,8 +45,8 @@ def position_sum(task: PositionSum, eps: float = 1e-3, *, radius: float | None =
     times the spread of values, which is attained. On the box [-radius, radius]^d (None: where samples lie).
     Source: Yu et al. 2026 (InfoFlow), specific-position aggregation.
     """
-    check_positive(eps, radius)
     radius = radius_for(task.length * task.token_dim) if radius is None else radius
+    positive(eps=eps, radius=radius)
     box = Box(task.length, task.token_dim, -radius, radius)
     inside, outside = len(task.positions), task.length - len(task.positions)
     spread = 2 * radius * task.token_dim
@@ -75,11 +77,9 @@ def _summing(task: PositionSum, beta: float) -> ClassTokenNet:
         bump(encoder, task.token_dim, p + 1, at["place"][0])
     encoder.constant({at["one"][0]: 1.0})
     read_out.linear({at["found"][0]: 1.0}, {0: float(len(task.positions))})
-    net = assembled(task.token_dim, encoder, ((1, 1),), (beta,), read_out)
+    net = assembled(encoder, ((1, 1),), (beta,), read_out, asks={at["one"][0]: 1.0})
     queries, keys, values = ([{at[name][0]: 1.0}] for name in ("one", "place", "value"))
     wire(net.attention[0], 0, query=queries, key=keys, value=values, out=[{at["found"][0]: 1.0}])
-    with torch.no_grad():
-        net.cls[at["one"][0]] = 1.0
     return net
 
 
@@ -106,11 +106,11 @@ def retrievals_by_position(task: LinearMax, eps: float = 0.05, *, radius: float 
     positions 1..D alone and reads all D from one mean. On the box [-radius, radius]^d (None: where samples lie).
     Source: Yu et al. 2025 (heads), Conjecture 1, which this evades: L h >= D is not necessary with positions.
     """
-    check_positive(eps, radius)
     D, T, d = len(task.directions), task.length, task.token_dim
     if D > T:
         raise ValueError(f"each of the {D} retrievals needs a position of its own, and length is {T}")
     radius = radius_for(T * d) if radius is None else radius
+    positive(eps=eps, radius=radius)
     box = Box(T, d, -radius, radius)
     strengths = [radius * sum(map(abs, a)) for a in task.directions]
     excess = D * gibbs_excess(max(1, T - 1), 1.0).value
@@ -134,35 +134,6 @@ def retrievals_by_position(task: LinearMax, eps: float = 0.05, *, radius: float 
     return Built(net, task, certificate, box, in_box(LeadBy(task.directions, beta1)))
 
 
-def check_positive(eps: float, radius: float | None) -> None:
-    """Refuse an eps or a radius that is not a finite number above 0."""
-    for name, value in (("eps", eps), ("radius", radius)):
-        if value is not None and not (math.isfinite(value) and value > 0):
-            raise ValueError(f"{name} must be a finite number above 0, got {value}")
-
-
-def assembled(
-    token_dim: int,
-    encoder: Hidden,
-    layers: tuple[tuple[int, int], ...],
-    betas: tuple[float, ...],
-    read_out: Hidden,
-    *between: Hidden,
-) -> ClassTokenNet:
-    """The network of these feed-forwards, its heads still to be wired."""
-    shape = NetworkShape(
-        encoder=(token_dim + 1, encoder.width, encoder.outputs),
-        layers=layers,
-        betas=betas,
-        read_out=(encoder.outputs, read_out.width, 1),
-        between=tuple((encoder.outputs, b.width, encoder.outputs) for b in between),
-    )
-    net = ClassTokenNet(shape)
-    for part, filled in zip((net.encoder, *net.between, net.read_out), (encoder, *between, read_out), strict=True):
-        part.fill(*composed(filled))  # type: ignore[operator]
-    return net
-
-
 def bump(encoder: Hidden, coordinate: int, position: int, place: int) -> None:
     """1 at t = position and 0 at every other whole number."""
     for knot, weight in ((position - 1, 1.0), (position, -2.0), (position + 1, 1.0)):
@@ -184,13 +155,11 @@ def _routing(task: LinearMax, betas: tuple[float, float], strengths: list[float]
         between.linear({r: 1.0}, {r: -1.0})
     encoder.constant({at["one"][0]: 1.0})
     read_out.linear(dict.fromkeys(at["found"], float(D)), {0: 1.0})
-    net = assembled(d, encoder, ((1, D), (1, D)), betas, read_out, between)
+    net = assembled(encoder, ((1, D), (1, D)), betas, read_out, between, asks={at["one"][0]: 1.0})
     features, retrieved = [{i: 1.0} for i in at["f"]], [{i: 1.0} for i in at["r"]]
     wire(net.attention[0], 0, query=[{i: 1.0} for i in at["own"]], key=features, value=features, out=retrieved)
     out = [{i: 1.0} for i in at["found"]]
     wire(net.attention[1], 0, query=[{at["one"][0]: 1.0}], key=[{at["first"][0]: 1.0}], value=retrieved, out=out)
-    with torch.no_grad():
-        net.cls[at["one"][0]] = 1.0
     return net
 
 
