@@ -17,8 +17,6 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from headcount.refusals import nearest, refuse_unknown
 
-__all__ = ["checked", "class_named", "decode", "field_of", "name_of", "plain", "rebuilt", "short_name"]
-
 Value = TypeVar("Value")
 
 # The values that a file may name, by the module each lives in; a list, so that nothing loads before it is wanted.

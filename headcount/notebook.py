@@ -9,8 +9,6 @@ from typing import Any
 
 from headcount.numerals import short
 
-__all__ = ["html_table", "html_words", "within_columns"]
-
 MOST_ROWS = 40
 
 

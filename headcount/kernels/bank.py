@@ -16,8 +16,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-__all__ = ["Bank", "Named", "Network", "Stacked"]
-
 Stacked = dict[str, Tensor]
 
 

@@ -8,8 +8,6 @@ from torch import Tensor
 
 from headcount.kernels.rate_schedule import COSINE, Schedule
 
-__all__ = ["AdamW", "schedule"]
-
 BETA1, BETA2, EPS = 0.9, 0.999, 1e-8
 
 

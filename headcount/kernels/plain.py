@@ -28,18 +28,6 @@ from headcount.kernels.attention import Ask, Mix, attended, softmax, written_out
 from headcount.kernels.bank import Bank, Stacked
 from headcount.nets.transformer import position_features
 
-__all__ = [
-    "Batch",
-    "Feed",
-    "Pool",
-    "Touch",
-    "collapsed",
-    "fed",
-    "plain",
-    "pool",
-    "with_positions",
-]
-
 Pool = Callable[["Batch", Tensor, Tensor, Tensor], Tensor]
 Feed = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, bool], Tensor]
 

@@ -26,8 +26,6 @@ from headcount.training.kept_networks import Save, saved_members
 from headcount.training.loop import Outcome, StepsMade, train
 from headcount.training.member import Member, Recipe
 
-__all__ = ["BankJob", "RowEnvironment", "Start", "TrainedBank", "environment", "train_bank_job"]
-
 Start = Callable[[Task, Architecture], Transformer | None]  # a network in the units of the target, where one is known
 
 

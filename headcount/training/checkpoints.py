@@ -20,8 +20,6 @@ from torch import Tensor
 
 from headcount.files import atomic_write
 
-__all__ = ["EVERY", "BankState", "Checkpoint", "Terminated", "Termination", "heeding_termination"]
-
 EVERY = 600.0  # seconds between two checkpoints
 
 

@@ -10,8 +10,6 @@ from pathlib import Path
 from headcount.files import text_in
 from headcount.refusals import RefusalError
 
-__all__ = ["horizons_of"]
-
 LISTED = re.compile(r"(?m)^(\s*epochs\s*=\s*)\[[^\]]*\]")
 
 

@@ -18,17 +18,6 @@ from headcount.numerals import spoken_bytes
 from headcount.training.member import Given, Member, Recipe
 from headcount.training.strings import CHUNK
 
-__all__ = [
-    "MOST",
-    "BankMemory",
-    "Padded",
-    "bank_bytes",
-    "bank_memory",
-    "capacity",
-    "refuse_what_cannot_fit",
-    "resident",
-]
-
 EVALUATED = 4  # batches at once when nobody needs gradients
 # What a bank may take: on a CPU what a step touches should stay near the cores' caches, on a GPU everything must fit.
 MOST = {"cpu": 256 * 2**20, "cuda": 48 * 2**30}

@@ -16,8 +16,6 @@ from headcount.training.member import Member
 from headcount.training.progress import Progress
 from headcount.training.workers import Lost, Result, Workers
 
-__all__ = ["RETRIES", "SharedBanks"]
-
 POLL = 0.2  # seconds between two looks at workers and at banks of other processes
 RETRIES = 2  # how often a bank is tried again whose worker was lost
 

@@ -21,7 +21,7 @@ from headcount.results import Store, Study
 from headcount.results.leases import Leases
 from headcount.results.study import Row
 from headcount.tasks import Task
-from headcount.training.bank_jobs import BankJob, Start, TrainedBank, environment, train_bank_job
+from headcount.training.bank_jobs import BankJob, Start, TrainedBank, train_bank_job
 from headcount.training.checkpoints import EVERY, Termination, heeding_termination
 from headcount.training.kept_networks import NetworksHeld, NetworksIn, Save, drop_beaten, write_networks
 from headcount.training.leased_banks import LeasedBank, bank_address
@@ -32,8 +32,6 @@ from headcount.training.rate_search import RateSearch
 from headcount.training.sharing import SharedBanks
 from headcount.training.spec import Sweep
 from headcount.training.workers import Workers
-
-__all__ = ["add_rows", "banks", "environment", "run", "searched", "sweep", "train_banks"]
 
 # How much of a padded bank may be padding: on a CPU it costs time, on a GPU launches cost more.
 PADDING = {"cpu": 1.25, "cuda": 4.0}

@@ -16,8 +16,6 @@ from headcount.nets import Architecture
 if TYPE_CHECKING:
     from headcount.kernels.bank import Bank
 
-__all__ = ["Factor", "Widths", "stacked_factors", "widths"]
-
 
 @dataclass(frozen=True)
 class Factor:

@@ -28,18 +28,6 @@ from headcount.kernels.optimiser import BETA1, EPS, AdamW
 from headcount.kernels.plain import Batch, collapsed
 from headcount.nets.architecture import ClassTokenShape
 
-__all__ = [
-    "LONG",
-    "address_of",
-    "backend",
-    "compiled_forward",
-    "compiled_gradient",
-    "compiled_update",
-    "library_for",
-    "summed",
-    "whole_numbers",
-]
-
 LOSSES = (squared, cross_entropy)
 MEMORY = 2**30  # bytes of a thread: lengths up to about 1,400 with 4 heads in two layers
 ROUNDINGS = 2**14  # that may add up in a gradient: as many as the check's samples have tokens, 32 times 512

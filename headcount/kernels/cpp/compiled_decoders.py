@@ -24,8 +24,6 @@ from headcount.kernels.cpp.native_library import native_library
 from headcount.kernels.next_letter import NextLetter, StringBatch
 from headcount.nets.causal import DecoderShape
 
-__all__ = ["backend", "compiled_decoder_gradient"]
-
 
 def compiled_decoder_gradient(
     problem: Problem, bank: Bank[DecoderShape], batch: StringBatch

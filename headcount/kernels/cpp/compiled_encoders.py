@@ -33,8 +33,6 @@ from headcount.kernels.encoding import EncoderBatch, Encoding, encoder_output
 from headcount.kernels.loss import cross_entropy
 from headcount.nets.standard import EncoderShape
 
-__all__ = ["backend", "compiled_encoder_forward", "compiled_encoder_gradient"]
-
 
 def compiled_encoder_gradient(
     problem: Problem, bank: Bank[EncoderShape], batch: EncoderBatch
