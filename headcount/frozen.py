@@ -57,6 +57,8 @@ BITS = 63  # of a whole number, besides its sign
 
 NOUNS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 
+_hints = cache(get_type_hints)
+
 
 def decode(kind: type[Value], data: Any, where: str, *, also: Iterable[str] = ()) -> Value:
     """The frozen value of type `kind` whose fields a dictionary gives; `also` are keys that others read.
@@ -189,11 +191,6 @@ def class_named(name: Any) -> Any:
         hint = "" if colon else f"; {nearest(short, HOME)}"
         raise ValueError(f"the file names {name!r}, which is no value that a file may hold{hint}")
     return getattr(importlib.import_module(HOME[short]), short)
-
-
-@cache
-def _hints(kind: Any) -> dict[str, object]:
-    return get_type_hints(kind)
 
 
 def _is_union(hint: Any) -> bool:
