@@ -33,7 +33,8 @@ from headcount.kernels.cpp import compiled_encoders
 from headcount.kernels.dropping import dropping_keys
 from headcount.kernels.encoding import EncoderBatch, Encoding
 from headcount.kernels.loss import squared
-from headcount.kernels.optimiser import AdamW, schedule
+from headcount.kernels.optimiser import AdamW
+from headcount.kernels.rate_schedule import COSINE
 from headcount.nets.standard import EncoderShape
 
 LR, DECAY, STEPS, WARMUP = 2e-3, 1e-4, 10_000, 0.05
@@ -176,7 +177,7 @@ def one_by_one(course: Course, of_torch: bool = False, fused: bool = False) -> C
     names = list(course.case.shape.tensors())
     parameters = net.named() if isinstance(net, TorchEncoder) else dict(net.named_parameters())
     adam = torch.optim.AdamW(parameters.values(), lr=LR, weight_decay=DECAY, fused=fused)
-    warm = torch.optim.lr_scheduler.LambdaLR(adam, lambda s: schedule(torch.tensor(s + 1.0), STEPS, WARMUP).item())
+    warm = torch.optim.lr_scheduler.LambdaLR(adam, lambda s: COSINE.share(torch.tensor(s + 1.0), STEPS, WARMUP).item())
     x = course.x[0]
 
     def step(number: int) -> None:

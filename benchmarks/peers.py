@@ -11,8 +11,8 @@ from torch.func import functional_call, grad, vmap
 from benchmarks.problem import DECAY, LR, STEPS, TOKEN_DIM, WARMUP, Problem, Train
 from headcount.kernels.backend import Backend, Record, by_differentiation
 from headcount.kernels.bank import Bank, Stacked
-from headcount.kernels.optimiser import schedule
 from headcount.kernels.plain import Batch, collapsed, plain
+from headcount.kernels.rate_schedule import COSINE
 from headcount.nets import Transformer
 
 
@@ -21,7 +21,7 @@ def one_by_one(problem: Problem, compiled: bool = False) -> Train:
     net = problem.few.module(0).to(problem.device)
     forward: Callable[[Tensor], Tensor] = torch.compile(net) if compiled else net
     adam = torch.optim.AdamW(net.parameters(), lr=LR, betas=(0.9, 0.999), weight_decay=DECAY)
-    warm = torch.optim.lr_scheduler.LambdaLR(adam, lambda s: schedule(torch.tensor(s + 1.0), STEPS, WARMUP).item())
+    warm = torch.optim.lr_scheduler.LambdaLR(adam, lambda s: COSINE.share(torch.tensor(s + 1.0), STEPS, WARMUP).item())
     x, y, batch = problem.x[0, ..., :TOKEN_DIM].contiguous(), problem.y[0], problem.size.batch
 
     def epoch() -> None:

@@ -23,8 +23,6 @@ from pathlib import Path
 
 from headcount.files import make_folder, settle, user_cache
 
-__all__ = ["CodeCache", "code_cache", "loaded_code", "why_open"]
-
 
 class CodeCache:
     """A closed folder of compiled files, each under a stem, the hash of its content and a suffix.

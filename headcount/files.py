@@ -19,19 +19,6 @@ from headcount.visible import visible
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = [
-    "arrays_in",
-    "kept_folder",
-    "make_folder",
-    "refuse_no_file",
-    "settle",
-    "text_in",
-    "user_cache",
-    "atomic_write",
-    "atomic_folder",
-    "write_text",
-]
-
 
 @contextlib.contextmanager
 def atomic_write(path: str | Path) -> Iterator[Path]:

@@ -17,8 +17,6 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from headcount.refusals import nearest, refuse_unknown
 
-__all__ = ["checked", "class_named", "decode", "field_of", "name_of", "plain", "rebuilt", "short_name"]
-
 Value = TypeVar("Value")
 
 # The values that a file may name, by the module each lives in; a list, so that nothing loads before it is wanted.
@@ -58,6 +56,8 @@ RENAMED = {"Shape": "NetworkShape"}  # since 0.1.0, whose files say module:Class
 BITS = 63  # of a whole number, besides its sign
 
 NOUNS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+
+_hints = cache(get_type_hints)
 
 
 def decode(kind: type[Value], data: Any, where: str, *, also: Iterable[str] = ()) -> Value:
@@ -191,11 +191,6 @@ def class_named(name: Any) -> Any:
         hint = "" if colon else f"; {nearest(short, HOME)}"
         raise ValueError(f"the file names {name!r}, which is no value that a file may hold{hint}")
     return getattr(importlib.import_module(HOME[short]), short)
-
-
-@cache
-def _hints(kind: Any) -> dict[str, object]:
-    return get_type_hints(kind)
 
 
 def _is_union(hint: Any) -> bool:

@@ -9,8 +9,6 @@ from typing import Any
 
 from headcount.refusals import missing_package
 
-__all__ = ["lazily"]
-
 
 def lazily(
     package: str, where: Mapping[str, Sequence[str]], modules: Sequence[str] = ()

@@ -9,8 +9,6 @@ from pathlib import Path
 from headcount.numerals import spoken_bytes
 from headcount.refusals import RefusalError
 
-__all__ = ["is_refused_memory", "memory_limit", "refuse_sizes"]
-
 # In a RuntimeError of torch, or of whatever it calls.
 TOO_LARGE = (
     "not enough memory",

@@ -9,8 +9,6 @@ from typing import Any
 
 from headcount.numerals import short
 
-__all__ = ["html_table", "html_words", "within_columns"]
-
 MOST_ROWS = 40
 
 
@@ -25,7 +23,7 @@ def within_columns(words: str, columns: int = 80, most: int = 560) -> str:
     return textwrap.fill(words, columns, subsequent_indent="  ", break_long_words=True, break_on_hyphens=False)
 
 
-def html_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "") -> str:
+def html_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """A plain table; of many rows the first ones, and how many more there are.
 
     >>> html_table(["heads"], [[4]])
@@ -34,9 +32,8 @@ def html_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], caption: s
     lines = [[_cell(value) for value in row] for row in rows]
     head = "".join(f"<th>{escape(column)}</th>" for column in columns)
     body = "".join(f"<tr>{''.join(f'<td>{value}</td>' for value in line)}</tr>" for line in lines[:MOST_ROWS])
-    title = f"<caption>{escape(caption)}</caption>" if caption else ""
     more = f"<p>and {len(lines) - MOST_ROWS:,} rows more</p>" if len(lines) > MOST_ROWS else ""
-    return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
 
 def html_words(words: str) -> str:

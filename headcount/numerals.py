@@ -8,21 +8,6 @@ from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Any, Literal
 
-__all__ = [
-    "Side",
-    "bytes_from",
-    "counted",
-    "listed",
-    "magnitude",
-    "outward",
-    "percent",
-    "power",
-    "short",
-    "spelt",
-    "spoken_bytes",
-    "spoken_time",
-]
-
 WORDS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 

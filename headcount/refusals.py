@@ -8,18 +8,6 @@ from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any
 
-__all__ = [
-    "EXTRAS",
-    "RefusalError",
-    "at_least",
-    "at_least_one",
-    "missing_package",
-    "nearest",
-    "not_negative",
-    "positive",
-    "refuse_unknown",
-]
-
 # The modules that each optional part of the package brings, by the extra that pyproject.toml gives it.
 EXTRAS = {
     "hf": ("transformers", "tokenizers", "huggingface_hub"),

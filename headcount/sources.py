@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-__all__ = ["PAPERS", "STATUSES", "Checked", "Paper", "Result", "Source", "Status", "implements", "results"]
-
 Code = TypeVar("Code", bound=Callable[..., Any])
 
 

@@ -11,8 +11,6 @@ from typing import Any
 from headcount.frozen import decode
 from headcount.refusals import nearest
 
-__all__ = ["SCORES", "Retrieval", "Structure"]
-
 # What can be known of a retrieval's scores, for the theorems whose hypotheses speak of them.
 SCORES = {
     "": "nothing is stated",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["plain_cell", "visible"]
-
 # Control characters but tab and newline, lone surrogates, and what turns or breaks the line that is read.
 TURNING = (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C, 0x2028, 0x2029, 0xFEFF)
 HIDDEN = (*range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0), *TURNING)

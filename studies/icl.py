@@ -15,7 +15,7 @@ from statistics import median
 import torch
 
 from headcount.papers.icl.experiments import ReaderRecipe, cells_of, tiny, train_readers
-from headcount.training.sweeps import environment
+from headcount.training.bank_jobs import environment
 from studies.stored import DATA, stored, today, written
 
 

@@ -159,13 +159,13 @@ def test_the_program_of_an_alternation_is_exact_and_as_deep_as_proved(blocks):
 
 
 def test_verdicts_are_proved_where_a_program_exists_and_never_false():
-    proved = {code for code, task in TASKS.items() if task.generalises}
+    proved = {code for code, task in TASKS.items() if task.length_verdict.proved}
     assert proved == {"UR", "UL", "NRFirst", "NLFirst", "UF", "UB"}
     for code, task in TASKS.items():
-        assert task.generalises in (True, None)
+        assert task.length_verdict.proved in (True, None)
         assert task.length_verdict.source.paper == "jobanputra2025born"
         if code not in ("UF", "UB"):
-            assert (task.program() is not None) == (task.generalises is True)
+            assert (task.program() is not None) == (task.length_verdict.proved is True)
     with pytest.raises(ValueError, match="got False"):
         LengthVerdict(False, Source("headcount", "x"), "no")
 

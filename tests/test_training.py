@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from headcount.kernels.backend import eager, reference
-from headcount.kernels.optimiser import schedule
 from headcount.kernels.plain import Batch, collapsed, plain, with_positions
+from headcount.kernels.rate_schedule import COSINE
 from headcount.nets import Architecture, Transformer
 from headcount.tasks import KthLargest, LinearMax
 from headcount.training import Bank, Member, Recipe, train
@@ -76,7 +76,7 @@ def loop_of_one(member: Member, recipe: Recipe) -> Transformer:
         for rows in order[: recipe.steps_per_epoch * recipe.batch].split(recipe.batch):
             step += 1
             for group in optimiser.param_groups:
-                group["lr"] = member.lr * float(schedule(torch.tensor(float(step)), recipe.steps, recipe.warmup))
+                group["lr"] = member.lr * float(COSINE.share(torch.tensor(float(step)), recipe.steps, recipe.warmup))
             x = data.x[0, rows, : member.task.length, : member.task.token_dim]
             loss = (net(x) - data.y[0, rows]).square().mean()
             optimiser.zero_grad()

@@ -147,7 +147,7 @@ def test_what_takes_too_much_memory_is_not_compiled(monkeypatch):
     given = case.bank(torch.float64), case.batch(torch.float64)
     assert backend.holds(case.problem, *given)
     monkeypatch.setattr("headcount.kernels.cpp.compiled.MEMORY", 100)
-    monkeypatch.setattr("headcount.kernels.cpp.compiled._library", None)  # nobody asks for it
+    monkeypatch.setattr("headcount.kernels.cpp.compiled.library_for", None)  # nobody asks for it
     assert best(case.problem, given[0], lambda pack: given[1]) is eager
     output = compiled_forward(case.problem, given[0], given[0].named(), given[1])
     assert torch.equal(output, case.problem.output(given[0], given[0].named(), given[1]))

@@ -10,7 +10,7 @@ import torch
 from headcount.kernels.backend import eager
 from headcount.kernels.bank import Bank
 from headcount.kernels.next_letter import NextLetter, StringBatch, answer_loss, logits
-from headcount.kernels.optimiser import schedule
+from headcount.kernels.rate_schedule import COSINE
 from headcount.nets.causal import CausalTransformer, DecoderShape
 from headcount.papers.icl.contexts import InContext
 from headcount.papers.icl.experiments import ReaderCell, ReaderRecipe, train_readers
@@ -120,7 +120,7 @@ def test_after_fifty_steps_a_bank_is_where_the_loop_is():
                 loss.backward()
                 step = torch.tensor(float(made), dtype=torch.float64)
                 for group in optimiser.param_groups:
-                    group["lr"] = member.lr * float(schedule(step, recipe.steps, recipe.warmup))
+                    group["lr"] = member.lr * float(COSINE.share(step, recipe.steps, recipe.warmup))
                 optimiser.step()
         for name, p in outcome.net(k).named().items():
             torch.testing.assert_close(p, net.named()[name], rtol=0, atol=1e-7)

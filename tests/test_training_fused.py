@@ -22,7 +22,7 @@ from headcount.kernels.plain import Batch
 from headcount.nets import Architecture
 from headcount.tasks import KthLargest
 from headcount.training import Member, Recipe, train
-from headcount.training.memory import bank_bytes
+from headcount.training.memory import bank_memory
 from tests.kernel_answers import asked, needs_triton, on_each_device
 
 EPS32, EPS16 = torch.finfo(torch.float32).eps, torch.finfo(torch.float16).eps
@@ -234,7 +234,7 @@ def test_a_trained_bank_says_which_backend_made_it():
 def test_the_memory_of_a_bank_is_linear_in_its_members_and_grows_with_length_by_the_data_alone():
     def bytes_of(members: int, length: int) -> int:
         arch = Architecture(layers=((4, 8),), width=32)
-        return bank_bytes([Member(KthLargest(rank=1, length=length), arch)] * members, Recipe(), "cuda")
+        return bank_memory([Member(KthLargest(rank=1, length=length), arch)] * members, Recipe(), "cuda").total
 
     features = KthLargest(rank=1, length=8).token_dim
 

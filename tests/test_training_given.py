@@ -9,9 +9,9 @@ import torch
 from headcount.kernels.backend import by_differentiation, eager, recorded
 from headcount.kernels.class_token import ClassToken
 from headcount.kernels.loss import cross_entropy, squared
-from headcount.kernels.optimiser import schedule
 from headcount.kernels.plain import Batch, collapsed, plain
 from headcount.kernels.preference import backends
+from headcount.kernels.rate_schedule import COSINE
 from headcount.nets import Architecture, Transformer, parameters
 from headcount.tasks import KthLargest
 from headcount.training import Bank, Given, Member, Recipe, train
@@ -77,7 +77,7 @@ def loop_of_one(member, recipe, given, loss):
         for rows in epoch_order(stream, epoch, recipe.samples)[0].split(recipe.batch):
             step += 1
             for group in optimiser.param_groups:
-                group["lr"] = member.lr * float(schedule(torch.tensor(float(step)), recipe.steps, recipe.warmup))
+                group["lr"] = member.lr * float(COSINE.share(torch.tensor(float(step)), recipe.steps, recipe.warmup))
             optimiser.zero_grad()
             loss(net(x[rows], present[rows]), y[rows]).backward()
             optimiser.step()

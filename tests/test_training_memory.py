@@ -19,7 +19,7 @@ import json, sys
 from headcount.nets import Architecture
 from headcount.tasks import LinearMax
 from headcount.training import Member, Recipe, train
-from headcount.training.memory import bank_bytes
+from headcount.training.memory import bank_memory
 def status(key): return next(1024 * int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(key))
 def held(): return status("VmHWM")
 layers, members, length, samples = json.loads(sys.argv[1])
@@ -29,7 +29,7 @@ open("/proc/self/clear_refs", "w").write("5")  # the peak from here on
 before, recipe = status("VmRSS"), Recipe(samples, 500, 1, 100, evaluations=1)
 bank = [Member(LinearMax.random(2, 4, length), arch, seed=seed) for seed in range(members)]
 train(bank, recipe)
-print(json.dumps([bank_bytes(bank, recipe, "cpu"), held() - before]))
+print(json.dumps([bank_memory(bank, recipe, "cpu").total, held() - before]))
 """
 
 
@@ -64,10 +64,10 @@ def test_banks_are_cut_where_their_data_would_not_fit(monkeypatch):
     members = tuple(Member(LinearMax([[1.0]], 32), Architecture(((1, 4),), 8), seed=s, data_seed=s) for s in range(8))
     asked = Sweep(members, recipe)
     assert [len(bank) for bank in banks(asked, "cpu")] == [8]
-    three = 2 * model.bank_bytes(members[:3], recipe, "cpu")
+    three = 2 * model.bank_memory(members[:3], recipe, "cpu").total
     monkeypatch.setattr("headcount.training.sweeps.capacity", lambda device: three)
     assert [len(bank) for bank in banks(asked, "cpu")] == [3, 3, 2]
 
 
-def test_what_a_process_holds_and_a_device_has_are_read():
-    assert 2**20 < model.resident() < model.capacity("cpu")
+def test_what_a_device_has_is_read():
+    assert model.capacity("cpu") > 2**20

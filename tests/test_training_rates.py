@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from headcount.kernels.optimiser import AdamW, schedule
-from headcount.kernels.rate_schedule import Schedule, cosine
+from headcount.kernels.optimiser import AdamW
+from headcount.kernels.rate_schedule import COSINE, Schedule, cosine
 from headcount.nets import Architecture, Transformer
 from headcount.tasks import KthLargest, LinearMax
 from headcount.training import Member, RateSearch, Recipe, Sweep, sweep, train, warmup_stable_decay, widths
@@ -47,7 +47,7 @@ def test_the_cosine_is_the_one_it_was():
     for step in range(1, 31):
         rise = 3
         was = min(step / rise, 0.5 * (1 + np.cos(np.pi * max(step - rise, 0) / 27)))
-        assert schedule(torch.tensor(float(step)), 30, 0.1).item() == pytest.approx(was, abs=1e-6)
+        assert COSINE.share(torch.tensor(float(step)), 30, 0.1).item() == pytest.approx(was, abs=1e-6)
 
 
 @pytest.mark.parametrize(

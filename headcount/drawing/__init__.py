@@ -1,7 +1,5 @@
 """The one drawing kit: elements, scales, axes and colours as small pure functions that return SVG text."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from headcount.lazy import lazily

@@ -8,8 +8,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-__all__ = ["Ask", "Mix", "Three", "attended", "softmax", "written_out"]
-
 Three = Float[Tensor, "models batch tokens 3 heads head_dim"]  # queries, scaled; keys; values
 Mix = Callable[[Tensor, Tensor | None], Tensor]
 Ask = Callable[[Tensor, Tensor, Tensor | None], Tensor]

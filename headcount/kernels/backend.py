@@ -14,24 +14,6 @@ from torch import Tensor
 from headcount.kernels.bank import Bank, Stacked
 from headcount.kernels.optimiser import AdamW
 
-__all__ = [
-    "Backend",
-    "NotCompiledError",
-    "Pack",
-    "Problem",
-    "as_it_is",
-    "as_it_lies",
-    "by_differentiation",
-    "complaint",
-    "eager",
-    "graph",
-    "member_gaps",
-    "recorded",
-    "reference",
-    "rounding",
-    "tf32",
-]
-
 Step = Callable[[], None]
 Pack = Callable[[Tensor], Tensor | None]
 

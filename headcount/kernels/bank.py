@@ -16,23 +16,15 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-__all__ = ["Bank", "Named", "Network", "Stacked"]
-
 Stacked = dict[str, Tensor]
-
-
-@runtime_checkable
-class Named(Protocol):
-    """A module that gives its parameters by the names of its network's `tensors`."""
-
-    def named(self) -> dict[str, Tensor]: ...
 
 
 @runtime_checkable
 class Network(Protocol):
     """A kind of network as a frozen value: what a bank asks of it.
 
-    `shared` is what all members of a bank must have in common; in every other size they may differ and are padded.
+    `shared` is what all members of a bank must have in common; in every other size they may differ and are padded. Its
+    modules give their parameters by the names of `tensors`, as `named()`.
     """
 
     @property
@@ -117,33 +109,29 @@ class Bank(Generic[N]):
     def module(self, member: int, theta: Float[Tensor, "models parameters"] | None = None) -> Any:
         """One member as the plain network it is."""
         stacked = self.named((self.theta if theta is None else theta)[member : member + 1].detach())
-        net = self.nets[member].module().to(self.theta.dtype)
+        net: Any = self.nets[member].module().to(self.theta.dtype)
         with torch.no_grad():
-            for name, p in _named(net).items():
+            for name, p in net.named().items():
                 p.copy_(stacked[name][0][_corner(p.shape)])
         return net
 
-    def load(self, modules: Sequence[nn.Module]) -> None:
+    def load(self, modules: Sequence[Any]) -> None:
         """Take over the parameters of plain networks, one for each member, of the members' shapes."""
         if len(modules) != len(self):
             raise ValueError(f"a bank of {len(self)} cannot load {len(modules)}: one network for each member")
         for net, module in zip(self.nets, modules, strict=True):
-            sizes = {name: tuple(p.shape) for name, p in _named(module).items()}
+            sizes = {name: tuple(p.shape) for name, p in module.named().items()}
             if sizes != net.tensors():
                 raise ValueError(f"a member of the bank is {net.name}, and the network given has other sizes")
         self.theta = torch.stack([self._row(module) for module in modules]).to(self.theta)
 
-    def _row(self, module: nn.Module) -> Float[Tensor, " parameters"]:
+    def _row(self, module: Any) -> Float[Tensor, " parameters"]:
         padded = []
-        for name, p in _named(module).items():
+        for name, p in module.named().items():
             full = torch.zeros(self.shapes[name], dtype=torch.float64)
             full[_corner(p.shape)] = p.detach().double()
             padded.append(full.flatten())
         return torch.cat(padded)
-
-
-def _named(module: nn.Module) -> dict[str, Tensor]:
-    return module.named()  # pyright: ignore[reportCallIssue]
 
 
 def _refuse_strangers(nets: Sequence[Network]) -> None:

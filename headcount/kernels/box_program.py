@@ -18,8 +18,6 @@ from headcount.kernels.cpp.compiled import address_of, whole_numbers
 from headcount.kernels.cpp.native_library import native_library
 from headcount.kernels.cuda.programs import Program, compile_ahead, cuda_program
 
-__all__ = ["KINDS", "BoxShape", "BoxTarget", "bound_boxes", "boxes_compiled", "compile_boxes"]
-
 KINDS = ("relu", "gelu", "linear")  # activations of the encoder, by their number
 WARPS = 4
 MOST_LOCAL = 64_000  # bytes of a thread's own memory, beyond which boxes go through batched products

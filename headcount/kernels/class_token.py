@@ -11,8 +11,6 @@ from headcount.kernels.bank import Bank, Stacked
 from headcount.kernels.loss import Loss, squared
 from headcount.kernels.plain import Batch, collapsed, plain
 
-__all__ = ["ClassToken"]
-
 
 @dataclass(frozen=True)
 class ClassToken:

@@ -17,8 +17,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-__all__ = ["HEARD", "HIDDEN", "SAID", "WEIGHTS", "dropping_keys", "dropping_limit", "factors", "weight_units"]
-
 WEIGHTS, HEARD, HIDDEN, SAID = range(4)  # sites: attention weights, attention's output, hidden units, their output
 FAR = 1 << 16  # from the units of one head to those of the next: more than tokens of a sequence
 _LOW = (1 << 32) - 1

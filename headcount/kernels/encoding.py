@@ -15,8 +15,6 @@ from headcount.kernels.dropping import HEARD, HIDDEN, SAID, WEIGHTS, factors, we
 from headcount.kernels.loss import Loss, squared
 from headcount.nets.standard import EncoderShape
 
-__all__ = ["EncoderBatch", "Encoding", "encoder_output"]
-
 EPS = 1e-5  # of the layer norms
 
 

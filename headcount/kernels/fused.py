@@ -39,8 +39,6 @@ from headcount.kernels.triton import (
     tick,
 )
 
-__all__ = ["backend", "gradient", "pack", "pool", "update", "within_half"]
-
 # Numbers of a member that one program keeps on the chip: E by N when composing, h N by N in the tail. The tail of a
 # larger member is left to batched products.
 LARGEST, LARGEST_TAIL = 8192, 16384

@@ -8,9 +8,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["Loss", "cross_entropy", "squared"]
-
-
 Loss = Callable[[Tensor, Tensor], Tensor]  # a bank's outputs and the targets -> the loss of every sample
 
 

@@ -14,8 +14,6 @@ from torch.nn.functional import embedding, gelu, layer_norm, scaled_dot_product_
 from headcount.kernels.bank import Bank, Stacked
 from headcount.nets.causal import EPS, DecoderShape, rotated
 
-__all__ = ["NextLetter", "StringBatch", "answer_loss", "answers_right", "logits"]
-
 
 @dataclass(frozen=True, eq=False)
 class StringBatch:

@@ -13,8 +13,6 @@ from torch.nn.functional import cross_entropy
 from headcount.kernels.bank import Bank, Stacked
 from headcount.nets.grouped import GroupedShape, grouped_logits
 
-__all__ = ["NextToken", "WindowBatch"]
-
 
 @dataclass(frozen=True, eq=False)
 class WindowBatch:

@@ -8,18 +8,7 @@ from torch import Tensor
 
 from headcount.kernels.rate_schedule import COSINE, Schedule
 
-__all__ = ["AdamW", "schedule"]
-
 BETA1, BETA2, EPS = 0.9, 0.999, 1e-8
-
-
-def schedule(step: Tensor, steps: int, warmup: float) -> Tensor:
-    """The share of the peak rate at `step` (1, 2, ...): linear warm-up, then a cosine down to zero.
-
-    >>> [round(schedule(torch.tensor(s), 10, 0.2).item(), 3) for s in (1, 2, 6, 10)]
-    [0.5, 1.0, 0.5, 0.0]
-    """
-    return COSINE.share(step, steps, warmup)
 
 
 class AdamW:

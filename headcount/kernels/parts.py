@@ -32,8 +32,6 @@ from headcount.kernels.triton import (
     mix_forward,
 )
 
-__all__ = ["ask", "backend", "feed", "in_kernels", "mix"]
-
 # What one program keeps on the chip: a sample's tokens, and a member's matrices. Beyond, batched products do it.
 LONGEST, LARGEST = 128, 8192
 PROGRAMS = 528  # four for each multiprocessor of a large GPU

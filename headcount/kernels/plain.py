@@ -28,18 +28,6 @@ from headcount.kernels.attention import Ask, Mix, attended, softmax, written_out
 from headcount.kernels.bank import Bank, Stacked
 from headcount.nets.transformer import position_features
 
-__all__ = [
-    "Batch",
-    "Feed",
-    "Pool",
-    "Touch",
-    "collapsed",
-    "fed",
-    "plain",
-    "pool",
-    "with_positions",
-]
-
 Pool = Callable[["Batch", Tensor, Tensor, Tensor], Tensor]
 Feed = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, bool], Tensor]
 
@@ -203,20 +191,14 @@ def _fed(p: Stacked, name: str, x: Tensor, feed: Feed, residual: bool) -> Tensor
 def _class_attended(
     p: Stacked, layer: int, scale: Tensor, cls: Tensor, tokens: Tensor, present: Tensor | None, attend: Ask
 ) -> Float[Tensor, "models batch embed"]:
-    """The class token after attention: its query is carried to the tokens, not their keys and values to it."""
-    return _class_updated(p, layer, cls, attend(tokens, _class_directions(p, layer, scale, cls), present))
+    """The class token after attention: its query is carried to the tokens, not their keys and values to it.
 
-
-def _class_directions(p: Stacked, layer: int, scale: Tensor, cls: Tensor) -> Float[Tensor, "models batch heads embed"]:
-    """The directions W_K,h^T W_Q,h cls along which the class token's heads look for tokens."""
+    Its heads look along the directions W_K,h^T W_Q,h cls; values and outputs are applied to the mean state.
+    """
     attention = _weights(p, layer)
     query = torch.einsum("kbe,khne->kbhn", cls, attention["query"]) * scale[:, None, None, None]
-    return torch.einsum("kbhn,khne->kbhe", query, attention["key"])
-
-
-def _class_updated(p: Stacked, layer: int, cls: Tensor, pooled: Tensor) -> Float[Tensor, "models batch embed"]:
-    """The class token with what its heads attended to: values and outputs are applied to the mean state."""
-    attention = _weights(p, layer)
+    directions = torch.einsum("kbhn,khne->kbhe", query, attention["key"])
+    pooled = attend(tokens, directions, present)
     return cls + _merge(attention["output"], _apply(attention["value"], pooled))
 
 

@@ -13,8 +13,6 @@ from headcount.kernels.plain import Batch
 from headcount.kernels.tiles import Tile, lanes, power
 from headcount.kernels.triton import pool_backward, pool_forward
 
-__all__ = ["PoolLaunch", "ScaledSlopes", "packed", "places"]
-
 FULL, FEW = 1024, 16  # programs that keep a device busy, and the most of a member where members are few
 
 

@@ -9,8 +9,6 @@ from typing import Any
 from headcount.kernels.backend import Backend, Pack, Problem, complaint, eager, recorded
 from headcount.kernels.bank import Bank
 
-__all__ = ["backends", "best"]
-
 
 def backends(device: str) -> Iterator[Backend]:
     """Those for a kind of device, the fastest first; the last one holds every bank.

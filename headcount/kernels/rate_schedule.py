@@ -11,8 +11,6 @@ from torch import Tensor
 
 from headcount.refusals import nearest
 
-__all__ = ["COSINE", "Schedule", "cosine", "schedule_named", "warmup_stable_decay"]
-
 SHAPES = ("cosine", "wsd", "trapezoid")
 
 

@@ -22,8 +22,6 @@ from headcount.kernels.pool_launch import PoolLaunch, ScaledSlopes, places
 from headcount.kernels.tiles import Tile, power
 from headcount.kernels.triton import maps_backward, maps_forward, states_backward, tail_by_heads
 
-__all__ = ["gradient_by_heads", "splits"]
-
 # Rows of a program's products (more than 32 would be products of warp groups), and of a member's widths.
 MOST_ROWS, WIDEST_MAP = 32, 128
 

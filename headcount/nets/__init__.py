@@ -3,8 +3,6 @@
 A shape can be stated and counted without torch; modules load it when first used.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from headcount.lazy import lazily

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+from collections.abc import Hashable
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -15,8 +17,42 @@ if TYPE_CHECKING:
 UNSAID = ("outputs", "class_token", "residual", "embedding", "activation")  # left out of JSON where they are usual
 
 
+class LayeredShape:
+    """What all sizes of networks with layers of (heads, head_dim) have in common."""
+
+    layers: tuple[tuple[int, int], ...]
+
+    @property
+    def depth(self) -> int:
+        """The number of attention layers."""
+        return len(self.layers)
+
+    @property
+    def name(self) -> str:
+        """Every layer as heads x head_dim, first to last."""
+        return "+".join(f"{heads}x{head_dim}" for heads, head_dim in self.layers)
+
+
+class NormedShape(LayeredShape):
+    """The sizes of a network with layer norms, which would see what is padded: members of a bank share them all."""
+
+    @property
+    def shared(self) -> dict[str, Hashable]:
+        """Everything."""
+        return {"shape": self}
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers are trained."""
+        return sum(math.prod(size) for size in self.tensors().values())
+
+    def tensors(self) -> dict[str, tuple[int, ...]]:
+        """Every parameter tensor of the network by name, with its size."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
-class Architecture:
+class Architecture(LayeredShape):
     """A class-token transformer: tokenwise encoder, attention layers of (heads, head_dim), feed-forward read-out.
 
     `embed_dim` is the width E of a token's state (0: the largest heads * head_dim, as the head-count paper
@@ -101,19 +137,9 @@ class Architecture:
         return cls(shape, width, positions, embed_dim, outputs, *kinds)
 
     @property
-    def depth(self) -> int:
-        """The number of attention layers."""
-        return len(self.layers)
-
-    @property
     def relu_encoder(self) -> bool:
         """Whether tokens enter through a feed-forward and have ReLU: what constructions and pooling are written for."""
         return (self.embedding, self.activation) == ("feed-forward", "relu")
-
-    @property
-    def name(self) -> str:
-        """Every layer as heads x head_dim, first to last."""
-        return "+".join(f"{heads}x{head_dim}" for heads, head_dim in self.layers)
 
     def reading(self, token_dim: int) -> ClassTokenShape:
         """The network that reads tokens of this dimension."""
@@ -231,15 +257,6 @@ def parameters(arch: Architecture, token_dim: int = 4) -> Parameters:
     >>> parameters(Architecture(layers=((4, 8),), width=32), token_dim=4)
     Parameters(total=6433, feedforward=2305)
     """
-    E, N = arch.embed_dim, arch.width
-    features = token_dim + arch.positions
-    encoder = _two_layers(features, N, E) if arch.embedding == "feed-forward" else E * (features + 1)
-    between = (arch.depth - 1) * _two_layers(E, N, E)
-    read_out = _two_layers(E, N, arch.outputs)
-    attention = sum(4 * E * heads * head_dim for heads, head_dim in arch.layers)
-    feedforward = encoder + between + read_out
-    return Parameters(total=feedforward + attention + E, feedforward=feedforward)
-
-
-def _two_layers(inputs: int, hidden: int, outputs: int) -> int:
-    return hidden * (inputs + 1) + outputs * (hidden + 1)
+    sizes = {name: math.prod(size) for name, size in arch.reading(token_dim).tensors().items()}
+    feedforward = sum(n for name, n in sizes.items() if name.startswith(("encoder", "between", "read_out")))
+    return Parameters(total=sum(sizes.values()), feedforward=feedforward)

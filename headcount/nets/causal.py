@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import gelu, layer_norm, scaled_dot_product_attention
 
+from headcount.nets.architecture import NormedShape
 from headcount.refusals import at_least_one
 
 Places = Literal["absolute", "rotary", "none"]
@@ -18,7 +19,7 @@ EPS = 1e-5  # of the layer norms
 
 
 @dataclass(frozen=True)
-class DecoderShape:
+class DecoderShape(NormedShape):
     """A causal network: (heads, head_dim) for each layer, its widths, its letters and how it knows places.
 
     `context` is how many absolute positions there are; the other kinds of places know no end.
@@ -46,21 +47,6 @@ class DecoderShape:
         if self.positions == "rotary" and any(n % 2 for _, n in self.layers):
             raise ValueError("rotary positions turn pairs of coordinates, so head_dim must be even")
 
-    @property
-    def name(self) -> str:
-        """The layers in short."""
-        return "+".join(f"{h}x{n}" for h, n in self.layers)
-
-    @property
-    def depth(self) -> int:
-        """The number of layers."""
-        return len(self.layers)
-
-    @property
-    def shared(self) -> dict[str, DecoderShape]:
-        """Everything: a layer norm would see what is padded."""
-        return {"shape": self}
-
     def module(self, seed: int | None = None) -> CausalTransformer:
         """The plain network, its weights drawn from the seed."""
         return CausalTransformer(self, seed=seed)
@@ -77,11 +63,6 @@ class DecoderShape:
             sizes |= {f"layer{i}.inner.weight": (N, E), f"layer{i}.inner.bias": (N,)}
             sizes |= {f"layer{i}.outer.weight": (E, N), f"layer{i}.outer.bias": (E,)}
         return sizes | {"last.weight": (E,), "last.bias": (E,), "logits": (V, E)}
-
-    @property
-    def parameters(self) -> int:
-        """How many numbers are trained."""
-        return sum(math.prod(size) for size in self.tensors().values())
 
 
 def rotated(x: Float[Tensor, "... length head_dim"]) -> Float[Tensor, "... length head_dim"]:

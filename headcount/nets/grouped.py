@@ -19,8 +19,6 @@ from torch.nn.functional import gelu, layer_norm, scaled_dot_product_attention
 from headcount.nets.causal import rotated
 from headcount.refusals import at_least_one
 
-__all__ = ["GroupedShape", "GroupedTransformer", "grouped_logits"]
-
 
 @dataclass(frozen=True)
 class GroupedShape:

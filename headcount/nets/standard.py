@@ -11,13 +11,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import dropout, gelu, relu
 
+from headcount.nets.architecture import NormedShape
 from headcount.refusals import at_least, at_least_one
 
 SMALL = 0.02  # deviation of places and class token at the start, as BERT and ViT have it
 
 
 @dataclass(frozen=True)
-class EncoderShape:
+class EncoderShape(NormedShape):
     """An encoder as textbooks draw it: (heads, head_dim) for each layer, widths, how tokens enter and answers leave.
 
     Tokens are vectors of `token_dim` numbers that enter by one matrix, or ids below `vocab` that choose a row of a
@@ -63,16 +64,6 @@ class EncoderShape:
         if self.pooling not in ("mean", "class token"):
             raise ValueError(f'pooling must be "mean" or "class token", got {self.pooling!r}')
 
-    @property
-    def name(self) -> str:
-        """The layers in short."""
-        return "+".join(f"{h}x{n}" for h, n in self.layers)
-
-    @property
-    def depth(self) -> int:
-        """The number of layers."""
-        return len(self.layers)
-
     def tensors(self) -> dict[str, tuple[int, ...]]:
         """Every parameter tensor of the network by name, with its size."""
         E, N = self.embed_dim, self.width
@@ -90,16 +81,6 @@ class EncoderShape:
             sizes |= {f"layer{i}.outer.weight": (E, N), f"layer{i}.outer.bias": (E,)}
         sizes |= {"last.weight": (E,), "last.bias": (E,)}
         return sizes | {"read_out.weight": (self.outputs, E), "read_out.bias": (self.outputs,)}
-
-    @property
-    def parameters(self) -> int:
-        """How many numbers are trained."""
-        return sum(math.prod(size) for size in self.tensors().values())
-
-    @property
-    def shared(self) -> dict[str, EncoderShape]:
-        """Everything: a layer norm would see what is padded."""
-        return {"shape": self}
 
     def module(self, seed: int | None = None) -> Encoder:
         """The plain network, started from its own stream."""

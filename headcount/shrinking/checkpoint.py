@@ -9,6 +9,7 @@ import json
 import shutil
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def save_compact(
     Beside it lies the code with which `AutoModel.from_pretrained(..., trust_remote_code=True)` loads it.
     """
     family = family_of(model)
-    layouts = [family.read(layer).layout.to_json() for layer in family.layers(model)]
+    layouts = [asdict(family.read(layer).layout) for layer in family.layers(model)]
     with atomic_folder(Path(folder)) as scratch:
         _write(scratch / WEIGHTS, _cast(_state(model), dtype))
         (scratch / LAYOUT).write_text(

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from headcount.nets.pretrained.batches import Readout, TextBatch
-from headcount.nets.pretrained.families import Family, at_stock_places, family_of, padded
+from headcount.nets.pretrained.families import Family, at_stock_places, family_of
 from headcount.nets.pretrained.layout import HeadLayout
 from headcount.nets.pretrained.ragged_heads import Weights
 from headcount.papers.allocation.lowrank import Factors
@@ -82,13 +82,7 @@ def at_full_rank(model: nn.Module) -> nn.Module:
     family = family_of(model)
     for layer, dim in zip(family.layers(model), stock_head_dims(model), strict=True):
         if family.heads(layer) is not None:
-            w = family.read(layer)
-            if w.layout.rotary:
-                family.write(layer, at_stock_places(w, dim))
-                continue
-            query, bias, key, value, output = padded(w, dim)
-            layout = HeadLayout.full(len(w.layout.groups), dim, len(w.layout.widths))
-            family.write(layer, Weights(layout, query, bias, key, value, output, w.output_bias, w.scale))
+            family.write(layer, at_stock_places(family.read(layer), dim))
     return model
 
 

@@ -30,6 +30,8 @@ class Alternation:
 
     blocks: int
 
+    vocab = 5
+
     def __post_init__(self) -> None:
         if self.blocks < 1:
             raise ValueError(f"blocks must be at least 1, got {self.blocks}")
@@ -50,11 +52,6 @@ class Alternation:
         return Bound("depth", max(0, self.blocks - 2), "exact", SOURCE, only, meaning=words, sizes=sizes)
 
     @property
-    def generalises(self) -> bool | None:
-        """True: there is a program for every k; see `length_verdict`."""
-        return self.length_verdict.proved
-
-    @property
     def length_verdict(self) -> LengthVerdict:
         """Proved, for networks as deep as the program."""
         return LengthVerdict(True, SOURCE, f"a counting program of depth {self.depth.value:g} predicts it")
@@ -72,10 +69,6 @@ class Alternation:
         up, down = AllOf((Is(1), Before(Is(0)))), AllOf((Is(0), Before(Is(1))))
         enough = AtLeast(((1, up), (1, down)), self.blocks - 1)
         return CountingProgram(((2, Negation(enough)), (3, enough)))
-
-    @property
-    def vocab(self) -> int:
-        return 5
 
     def longest(self, length: int) -> int:
         """A begin mark and the word."""

@@ -45,11 +45,6 @@ class Copy:
             raise ValueError(f"ambiguous is a share in (0, 1) of letters that repeat, got {self.ambiguous}")
 
     @property
-    def generalises(self) -> bool | None:
-        """True where a proof guarantees it, None where none is known; see `length_verdict`."""
-        return self.length_verdict.proved
-
-    @property
     def length_verdict(self) -> LengthVerdict:
         """Proved where letters are distinct, so that neighbours tell the copy; with repeats, no guarantee."""
         if self.distinct:

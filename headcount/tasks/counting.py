@@ -6,7 +6,6 @@ before"). A program is a frozen value; `truth` interprets it on many strings at 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -107,13 +106,6 @@ def seen(condition: Condition, times: int = 1) -> AtLeast:
     return AtLeast(((1, condition),), times)
 
 
-def nodes(condition: Condition) -> Iterator[Condition]:
-    """The condition and all that it is made of, parts before wholes; a part that occurs twice comes once."""
-    ordered: dict[Condition, None] = {}
-    _collect(condition, ordered)
-    yield from ordered
-
-
 @dataclass(frozen=True)
 class CountingProgram:
     """What to say after each place: a letter with the condition under which it is said.
@@ -171,19 +163,13 @@ class CountingProgram:
 
     def said(self, ids: Int[np.ndarray, "batch length"]) -> Int[np.ndarray, "batch length"]:
         """The letter said after each place; -1 where no answer holds, -2 where several do."""
-        return chosen_by(self, self(ids))
+        holds = self(ids)
+        letters = np.array([letter for letter, _ in self.answers])
+        number = holds.sum(axis=-1)
+        return np.where(number == 1, letters[holds.argmax(axis=-1)], np.where(number == 0, -1, -2))
 
     def __str__(self) -> str:
         return "\n".join(f"say {letter} if {condition}" for letter, condition in self.answers)
-
-
-def chosen_by(
-    program: CountingProgram, holds: Bool[np.ndarray, "batch length answers"]
-) -> Int[np.ndarray, "batch length"]:
-    """The one answer that holds; -1 where none does, -2 where several do."""
-    letters = np.array([letter for letter, _ in program.answers])
-    number = holds.sum(axis=-1)
-    return np.where(number == 1, letters[holds.argmax(axis=-1)], np.where(number == 0, -1, -2))
 
 
 @dataclass(frozen=True)

@@ -73,11 +73,6 @@ class Recognition:
             return LengthVerdict(True, FRAMEWORK, "it is a counting program")
         return LengthVerdict(None, OWN, "no counting program of it is known, which predicts nothing")
 
-    @property
-    def generalises(self) -> bool | None:
-        """True where a proof guarantees it, None where none is known; see `length_verdict`."""
-        return self.length_verdict.proved
-
     def program(self) -> CountingProgram | None:
         """The counting program of the language, where it states one."""
         return self.language.program() if hasattr(self.language, "program") else None
@@ -141,9 +136,8 @@ def skewed_words(
 class Majority:
     """More ones than zeros."""
 
-    @property
-    def letters(self) -> int:
-        return 2
+    letters = 2
+    length_verdict = LengthVerdict(True, FRAMEWORK, "a counting program of depth 1 decides the majority")
 
     def __contains__(self, word: tuple[int, ...]) -> bool:
         return 2 * sum(word) > len(word)
@@ -161,19 +155,13 @@ class Majority:
         """
         return _yes_no(AtLeast(((1, Is(1)), (-1, Is(0))), 1))
 
-    @property
-    def length_verdict(self) -> LengthVerdict:
-        """Proved: it has a program."""
-        return LengthVerdict(True, FRAMEWORK, "a counting program of depth 1 decides the majority")
-
 
 @dataclass(frozen=True)
 class Dyck:
     """Well-bracketed words of one kind of brackets: 0 opens, 1 closes, and nothing closes that was not opened."""
 
-    @property
-    def letters(self) -> int:
-        return 2
+    letters = 2
+    length_verdict = LengthVerdict(True, FRAMEWORK, "a counting program of depth 2 decides well-bracketed words")
 
     def __contains__(self, word: tuple[int, ...]) -> bool:
         return bool(self.answers(np.array([word]))[0, -1])
@@ -214,19 +202,13 @@ class Dyck:
         left_open = AtLeast(((1, Is(0)), (-1, Is(1))), 1)
         return _yes_no(AllOf((Negation(left_open), Negation(AtLeast(((1, more),), 1)))))
 
-    @property
-    def length_verdict(self) -> LengthVerdict:
-        """Proved: it has a program."""
-        return LengthVerdict(True, FRAMEWORK, "a counting program of depth 2 decides well-bracketed words")
-
 
 @dataclass(frozen=True)
 class Parity:
     """An odd number of ones."""
 
-    @property
-    def letters(self) -> int:
-        return 2
+    letters = 2
+    length_verdict = LengthVerdict(None, FRAMEWORK, "no counting program decides the parity, which predicts nothing")
 
     def __contains__(self, word: tuple[int, ...]) -> bool:
         return sum(word) % 2 == 1
@@ -234,11 +216,6 @@ class Parity:
     def answers(self, words: Int[np.ndarray, "batch length"]) -> Bool[np.ndarray, "batch length"]:
         """The same for every prefix."""
         return words.cumsum(axis=1) % 2 == 1
-
-    @property
-    def length_verdict(self) -> LengthVerdict:
-        """No guarantee: there is no program, as every letter turns the answer."""
-        return LengthVerdict(None, FRAMEWORK, "no counting program decides the parity, which predicts nothing")
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,8 @@ class LinearMax:
     directions: Table
     length: int
 
+    domain = "tokens in R^d, sampled N(0, I)"
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "directions", matrix(self.directions, "directions"))
         check_length(self.length)
@@ -57,10 +59,6 @@ class LinearMax:
         LinearMax(directions=((4.0, 0.0),), length=8)
         """
         return LinearMax(merged_directions(self.directions, self.length), self.length)
-
-    @property
-    def domain(self) -> str:
-        return "tokens in R^d, sampled N(0, I)"
 
     def __call__(self, x: Float[Tensor, "batch length token_dim"]) -> Float[Tensor, " batch"]:
         a = torch.tensor(self.directions, dtype=x.dtype, device=x.device)

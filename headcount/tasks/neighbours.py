@@ -54,11 +54,6 @@ class Neighbour:
             raise ValueError(f"a context and its query need a length of at least {self._least + 1}, got {self.length}")
 
     @property
-    def generalises(self) -> bool | None:
-        """True where a proof guarantees it, None where none is known; see `length_verdict`."""
-        return self.length_verdict.proved
-
-    @property
     def _other_letter(self) -> bool:
         """Whether the answer is the other of two letters: were it the same, it would be the copy that is asked for."""
         return self.letters == 2 and (self.side, self.which) in (("right", "last"), ("left", "first"))

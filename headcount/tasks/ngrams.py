@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from headcount.refusals import positive
+from headcount.refusals import at_least, positive
 from headcount.structure import Retrieval, Structure
 from headcount.tasks.task import check_length
 
@@ -45,12 +45,13 @@ class NGram:
     length: int = 100
     concentration: float = 0.1
 
+    domain = "one-hot letters of a chain with its own random kernel"
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "parents", tuple(sorted(self.parents)))
         if not self.parents or len(set(self.parents)) < len(self.parents) or self.parents[0] < 1:
             raise ValueError(f"parents must be distinct lags of at least 1, one or more, got {self.parents}")
-        if self.vocab < 2:
-            raise ValueError(f"vocab must be at least 2, got {self.vocab}")
+        at_least(2, vocab=self.vocab)
         positive(concentration=self.concentration)
         check_length(self.length, least=self.parents[-1])
 
@@ -63,10 +64,6 @@ class NGram:
         read = Retrieval("parents", positions=tuple(self.length - lag for lag in self.parents))
         match = Retrieval("their earlier copies", after=("parents",), offset=1 if self.length > 1 else 0)
         return Structure(self.length, self.vocab, (read, match))
-
-    @property
-    def domain(self) -> str:
-        return "one-hot letters of a chain with its own random kernel"
 
     def __call__(self, x: Float[Tensor, "batch length vocab"]) -> Float[Tensor, "batch vocab"]:
         return dirichlet_posterior(x, self.parents, self.concentration)

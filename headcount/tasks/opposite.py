@@ -25,6 +25,8 @@ class OppositePair:
     length: int
     token_dim: int = 2
 
+    domain = "tokens in [-1,1]^d, sampled uniformly"
+
     def __post_init__(self) -> None:
         check_length(self.length)
         if self.token_dim < 1:
@@ -35,10 +37,6 @@ class OppositePair:
         """One look-up of a pair; its lower bound needs a plane of tokens."""
         score = "opposite" if self.token_dim > 1 else "other"
         return Structure(self.length, self.token_dim, (Retrieval("pair", order=2, score=score),))
-
-    @property
-    def domain(self) -> str:
-        return "tokens in [-1,1]^d, sampled uniformly"
 
     def __call__(self, x: Float[Tensor, "batch length token_dim"]) -> Float[Tensor, " batch"]:
         return by_parts(self._smallest, x, self.length**2 * self.token_dim)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -123,21 +124,19 @@ def drawn(tokens: str | SourcedFunction, shape: tuple[int, int, int], generator:
 
 
 def _takes_many(function_task: FunctionTask) -> bool:
-    """Whether the function takes a whole batch: an answer for each sequence, which follow when those are reordered."""
+    """Whether the function takes a whole batch: an answer for each sequence, which follow when those are reordered.
+
+    One that does not must take one sequence and give one number, and is refused otherwise.
+    """
     x = drawn(
-        function_task.tokens, (TRIED, function_task.length, function_task.token_dim), torch.Generator().manual_seed(0)
+        function_task.tokens,
+        (TRIED, function_task.length, function_task.token_dim),
+        torch.Generator().manual_seed(0),
     )
-    try:
+    with contextlib.suppress(Exception):  # of a function that takes one sequence
         outputs, reordered = (torch.as_tensor(function_task.function(batch)) for batch in (x, x.flip(0)))
-    except Exception:  # the function takes one sequence, and says so in its own way
-        return _one_by_one(function_task, x)
-    if outputs.shape == (TRIED,) and torch.allclose(outputs.double(), reordered.flip(0).double(), equal_nan=True):
-        return True
-    return _one_by_one(function_task, x)
-
-
-def _one_by_one(function_task: FunctionTask, x: Tensor) -> bool:
-    """False, where the function takes one sequence and gives one number; refused otherwise."""
+        if outputs.shape == (TRIED,) and torch.allclose(outputs.double(), reordered.flip(0).double(), equal_nan=True):
+            return True
     _number(function_task.function(x[0]))
     return False
 

@@ -142,20 +142,15 @@ class TriangleCentre:
 
     length: int
 
+    token_dim = 2
+    domain = "tokens in R^2 with norm in [0.2, 4], sampled N(0, 2 I) and clamped"
+
     def __post_init__(self) -> None:
         check_length(self.length)
 
     @property
-    def token_dim(self) -> int:
-        return 2
-
-    @property
     def structure(self) -> Structure:
         return Structure(self.length, 2, (Retrieval("triple", order=3),))
-
-    @property
-    def domain(self) -> str:
-        return "tokens in R^2 with norm in [0.2, 4], sampled N(0, 2 I) and clamped"
 
     def __call__(self, x: Float[Tensor, "batch length token_dim"]) -> Float[Tensor, " batch"]:
         return by_parts(self._nearest, x, self.length**3 // 2)

@@ -27,6 +27,8 @@ class PositionSum:
     length: int
     token_dim: int = 2
 
+    domain = "tokens in R^d, sampled N(0, I)"
+
     def __post_init__(self) -> None:
         check_length(self.length)
         object.__setattr__(self, "positions", tuple(self.positions))
@@ -38,10 +40,6 @@ class PositionSum:
     @property
     def structure(self) -> Structure:
         return Structure(self.length, self.token_dim, (Retrieval("places", positions=self.positions, summed=1),))
-
-    @property
-    def domain(self) -> str:
-        return "tokens in R^d, sampled N(0, I)"
 
     def __call__(self, x: Float[Tensor, "batch length token_dim"]) -> Float[Tensor, " batch"]:
         return x[:, list(self.positions)].sum(dim=(1, 2))
@@ -69,6 +67,8 @@ class Induction:
     vocab: int
     length: int
 
+    domain = "one-hot letters whose last one occurred before, sampled uniformly"
+
     def __post_init__(self) -> None:
         check_length(self.length, least=3)
         if self.vocab < 2:
@@ -83,10 +83,6 @@ class Induction:
         last = Retrieval("last letter", positions=(self.length - 1,))
         copy = Retrieval("its earlier copy", after=("last letter",), offset=1)
         return Structure(self.length, self.vocab, (last, copy))
-
-    @property
-    def domain(self) -> str:
-        return "one-hot letters whose last one occurred before, sampled uniformly"
 
     def __call__(self, x: Float[Tensor, "batch length token_dim"]) -> Float[Tensor, " batch"]:
         letters = x.argmax(dim=-1)

@@ -25,24 +25,19 @@ class KthLargest:
     rank: int
     length: int
 
+    token_dim = 1
+    domain = "tokens in [0, 1], sampled uniformly"
+
     def __post_init__(self) -> None:
         check_length(self.length)
         if not 1 <= self.rank <= self.length:
             raise ValueError(f"rank must lie in 1..{self.length} (the length), got {self.rank}")
 
     @property
-    def token_dim(self) -> int:
-        return 1
-
-    @property
     def structure(self) -> Structure:
         """One look-up; its rank counts from the nearer end, since the least token is the largest of -x."""
         nearer = min(self.rank, self.length - self.rank + 1)
         return Structure(self.length, 1, (Retrieval("k-th largest", rank=nearer, score="number"),))
-
-    @property
-    def domain(self) -> str:
-        return "tokens in [0, 1], sampled uniformly"
 
     def __call__(self, x: Float[Tensor, "batch length token_dim"]) -> Float[Tensor, " batch"]:
         return x[:, :, 0].topk(self.rank, dim=1).values[:, -1]

@@ -34,6 +34,8 @@ class Wells:
     windows: Sequence[Sequence[int]] | None = None
     combine: Ridges | None = None
 
+    domain = "tokens in [0,1]^d, sampled uniformly"
+
     def __post_init__(self) -> None:
         check_length(self.length)
         refuse_sizes({"places": self.length}, "a window of Wells")  # each is listed
@@ -68,10 +70,6 @@ class Wells:
             for i, w in enumerate(self.windows or ())
         )
         return Structure(self.length, self.token_dim, parts)
-
-    @property
-    def domain(self) -> str:
-        return "tokens in [0,1]^d, sampled uniformly"
 
     def depths(self, x: Float[Tensor, "batch length token_dim"]) -> Float[Tensor, "batch retrievals"]:
         """The minima z_i themselves."""

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
-__all__ = ["descend"]
-
 
 def descend(
     loss: Callable[[int], Tensor], parameters: Iterable[Tensor], steps: int, lr: float, *, cosine: bool = True

@@ -17,8 +17,6 @@ from headcount.tasks import Task
 from headcount.tasks.winners import winners
 from headcount.training.kept_networks import NetworksIn, task_of
 
-__all__ = ["attention_in", "attention_of"]
-
 SAMPLES, INPUTS = 1000, 4
 
 

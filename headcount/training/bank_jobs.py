@@ -26,8 +26,6 @@ from headcount.training.kept_networks import Save, saved_members
 from headcount.training.loop import Outcome, StepsMade, train
 from headcount.training.member import Member, Recipe
 
-__all__ = ["BankJob", "RowEnvironment", "Start", "TrainedBank", "environment", "train_bank_job"]
-
 Start = Callable[[Task, Architecture], Transformer | None]  # a network in the units of the target, where one is known
 
 
@@ -146,9 +144,7 @@ def _networks(job: BankJob, outcome: Outcome) -> dict[str, bytes]:
     return {outcome.rows[k]["run"]: net_bytes(outcome.net(k), _scale(job.members[k], job.recipe)) for k in chosen}
 
 
-@lru_cache(256)
-def _scale_of(task: Task, data_seed: int, samples: int) -> tuple[float, float]:
-    return target_scale(task, data_seed, samples)
+_scale_of = lru_cache(256)(target_scale)
 
 
 def _scale(member: Member, recipe: Recipe) -> tuple[float, float] | None:

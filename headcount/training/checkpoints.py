@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import json
 import signal
-import struct
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,13 +13,11 @@ from pathlib import Path
 from types import FrameType
 
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from headcount.files import atomic_write
-
-__all__ = ["EVERY", "BankState", "Checkpoint", "Terminated", "Termination", "heeding_termination"]
+from headcount.nets.saved import tensors_in
 
 EVERY = 600.0  # seconds between two checkpoints
 
@@ -87,14 +84,11 @@ class Checkpoint:
         if not self.path.is_file():
             return None
         try:
-            with safe_open(self.path, framework="pt") as file:
-                about = file.metadata() or {}
-                if about.get("content") != content:
-                    return None
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except (SafetensorError, struct.error):
+            tensors, about = tensors_in(self.path)
+        except ValueError:
             return None
-        if about.pop("checksum", None) != _checksum(about, tensors):
+        checksum = about.pop("checksum", None)
+        if about.get("content") != content or checksum != _checksum(about, tensors):
             return None
         return BankState(int(about["epochs"]), about["way"], tensors)
 

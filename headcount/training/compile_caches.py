@@ -9,8 +9,6 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-__all__ = ["CACHES", "caches_below", "private_caches"]
-
 CACHES = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
 
 

@@ -21,19 +21,6 @@ from headcount.tasks import Task
 from headcount.training.member import Member, Recipe
 from headcount.training.shuffling import Orders, seed_of
 
-__all__ = [
-    "BatchSource",
-    "Curve",
-    "Evaluation",
-    "Means",
-    "Resident",
-    "Samples",
-    "Visited",
-    "drawn_part",
-    "longest_chunk",
-    "target_scale",
-]
-
 Means = Callable[[str], Mapping[str, Tensor]]  # a part of the data -> the mean of every score on it, by member
 
 

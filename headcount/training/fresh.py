@@ -9,8 +9,6 @@ from headcount.tasks import Task
 from headcount.training.data import Resident
 from headcount.training.shuffling import seed_of
 
-__all__ = ["OnDevice"]
-
 
 class OnDevice(Resident):
     """`Resident`, but every epoch after the first is drawn, and its targets are computed, on the device of the bank.

@@ -15,8 +15,6 @@ from headcount.kernels.plain import with_positions
 from headcount.training.data import Sampled, Visited, position_features_of
 from headcount.training.member import Member, Recipe
 
-__all__ = ["GivenSamples", "Part", "Parts"]
-
 
 @dataclass(frozen=True, eq=False)
 class Part:

@@ -7,10 +7,8 @@ import sys
 import tomllib
 from pathlib import Path
 
-from headcount.files import text_in
+from headcount.files import text_in, write_text
 from headcount.refusals import RefusalError
-
-__all__ = ["horizons_of"]
 
 LISTED = re.compile(r"(?m)^(\s*epochs\s*=\s*)\[[^\]]*\]")
 
@@ -34,10 +32,4 @@ def horizons_of(spec: Path, folder: Path) -> list[Path]:
     beside = str(spec.absolute().parent)  # a task of the user's own may stand there
     if beside not in sys.path:
         sys.path.append(beside)
-    return [_written(folder / f"{spec.stem}-{n}-epochs.toml", LISTED.sub(rf"\g<1>{n}", text)) for n in listed]
-
-
-def _written(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    return path
+    return [write_text(folder / f"{spec.stem}-{n}-epochs.toml", LISTED.sub(rf"\g<1>{n}", text)) for n in listed]

@@ -19,19 +19,6 @@ from headcount.results.study import Row
 from headcount.tasks import Task
 from headcount.training.member import Member
 
-__all__ = [
-    "KeptStudy",
-    "NetworksHeld",
-    "NetworksIn",
-    "Save",
-    "drop_beaten",
-    "kept_study",
-    "network_of",
-    "saved_members",
-    "task_of",
-    "write_networks",
-]
-
 Save = Literal["none", "best", "all"]
 FOLDER = "networks"
 

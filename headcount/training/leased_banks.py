@@ -10,8 +10,6 @@ from headcount.results.store import address
 from headcount.training.member import Member, Recipe
 from headcount.training.memory import Padded
 
-__all__ = ["LeasedBank", "bank_address"]
-
 
 @dataclass(frozen=True)
 class LeasedBank:

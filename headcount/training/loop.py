@@ -23,8 +23,6 @@ from headcount.training.member import Member, Recipe
 from headcount.training.strings import LetterStrings
 from headcount.training.width_factors import stacked_factors
 
-__all__ = ["Outcome", "StepsMade", "train"]
-
 StepsMade = Callable[[int], None]  # called with the number of steps made since the last call
 DIVERGED = 1e3  # a validation level a thousand times the constant predictor's is no training any more
 DONE, FROZEN, LOST = 0, 1, 2

@@ -22,8 +22,6 @@ from headcount.tasks.languages import Recognition
 from headcount.tasks.letters import OnLengths
 from headcount.training.task_source import source_of
 
-__all__ = ["Given", "Member", "Recipe"]
-
 # Part of every content address: raise it when training itself changes, so that old rows are not taken for new ones.
 MEANING = 1
 CHOICES = {

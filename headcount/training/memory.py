@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from pathlib import Path
 
 import torch
 
 from headcount.kernels.tiles import lanes, power
+from headcount.limits import memory_limit
 from headcount.nets import Architecture, parameters
 from headcount.nets.causal import DecoderShape
 from headcount.numerals import spoken_bytes
 from headcount.training.member import Given, Member, Recipe
 from headcount.training.strings import CHUNK
-
-__all__ = [
-    "MOST",
-    "BankMemory",
-    "Padded",
-    "bank_bytes",
-    "bank_memory",
-    "capacity",
-    "refuse_what_cannot_fit",
-    "resident",
-]
 
 EVALUATED = 4  # batches at once when nobody needs gradients
 # What a bank may take: on a CPU what a step touches should stay near the cores' caches, on a GPU everything must fit.
@@ -69,26 +56,11 @@ def bank_memory(members: Sequence[Member], recipe: Recipe, kind: str) -> BankMem
     return reduce(Padded.plus, members[1:], Padded.of(members[0])).memory(recipe, kind)
 
 
-def bank_bytes(members: Sequence[Member], recipe: Recipe, kind: str) -> int:
-    """All bytes of a bank at its peak.
-
-    >>> from headcount.tasks import KthLargest
-    >>> member = Member(KthLargest(rank=1, length=32), Architecture(layers=((4, 8),), width=32))
-    >>> grown = [bank_bytes([member] * k, Recipe(), "cuda") for k in (1, 2, 3)]
-    >>> grown[2] - grown[1] == grown[1] - grown[0] < 2**22
-    True
-    """
-    return bank_memory(members, recipe, kind).total
-
-
 def capacity(device: torch.device | str) -> int:
     """Bytes that a device has in all: a GPU's own, or the machine's memory as far as this process may use it."""
     if torch.device(device).type == "cuda":
         return min(MOST["cuda"], torch.cuda.get_device_properties(device).total_memory)
-    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else sys.maxsize
-    limit = Path("/sys/fs/cgroup/memory.max")  # of a container
-    text = limit.read_text().strip() if limit.is_file() else "max"
-    return min(machine, int(text)) if text.isdigit() else machine
+    return memory_limit()[0]
 
 
 def refuse_what_cannot_fit(members: Sequence[Member], recipe: Recipe, device: torch.device | str) -> None:
@@ -101,17 +73,6 @@ def refuse_what_cannot_fit(members: Sequence[Member], recipe: Recipe, device: to
                 f"{net.name} at length {task.length} takes {needed}, and {device} has {spoken_bytes(there)}; "
                 "take fewer samples, a smaller batch or a shorter length"
             )
-
-
-def resident() -> int:
-    """Bytes that this process holds now, or has held at most where the system does not say it."""
-    statm = Path("/proc/self/statm")
-    if statm.is_file():
-        return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    import resource
-
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if sys.platform == "darwin" else 1024 * most
 
 
 @dataclass(frozen=True)

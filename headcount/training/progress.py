@@ -13,8 +13,6 @@ from headcount.training.member import Member
 from headcount.training.spec import Sweep
 from headcount.visible import visible
 
-__all__ = ["OnProgress", "Progress", "automatic", "bar", "lines", "silent"]
-
 MINUTE = 60.0  # seconds between two lines where there is no terminal
 
 

@@ -9,8 +9,6 @@ from typing import Any
 
 from headcount.training.member import Member, Recipe
 
-__all__ = ["ChosenRates", "RateSearch"]
-
 LOST = 1.0  # a run that diverged counts as what predicting the mean scores
 
 

@@ -24,8 +24,6 @@ from headcount.training.bank_jobs import BankJob, TrainedBank, train_bank_job
 from headcount.training.compile_caches import private_caches
 from headcount.training.workers import Lost, Result
 
-__all__ = ["RayWorkers", "loaded_ray", "refuse_no_cluster"]
-
 ANSWER = 10.0  # seconds in which whoever listens at an address takes a connection
 LOOKING = 2.0  # seconds between two looks at the head of the cluster
 GONE = 20.0  # seconds without an answer from which on it counts as lost; after 60 Ray would end this process itself

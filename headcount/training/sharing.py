@@ -1,7 +1,8 @@
-"""Share the banks of a sweep among workers: the longest first, one process writes, a lost bank is tried again."""
+"""Share the banks of a sweep among workers, or train them here: one process writes, a lost bank is tried again."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,19 +10,45 @@ from dataclasses import dataclass, field, replace
 from headcount.refusals import RefusalError
 from headcount.results import Store
 from headcount.results.leases import Leases
-from headcount.training.bank_jobs import BankJob, TrainedBank
+from headcount.training.bank_jobs import BankJob, TrainedBank, train_bank_job
 from headcount.training.checkpoints import Terminated, Termination
 from headcount.training.leased_banks import LeasedBank
 from headcount.training.member import Member
 from headcount.training.progress import Progress
 from headcount.training.workers import Lost, Result, Workers
 
-__all__ = ["RETRIES", "SharedBanks"]
-
 POLL = 0.2  # seconds between two looks at workers and at banks of other processes
 RETRIES = 2  # how often a bank is tried again whose worker was lost
 
 Keep = Callable[[Sequence[Member], TrainedBank], None]
+
+
+@dataclass(eq=False)
+class ThisProcess:
+    """The worker that a sweep without others is: it trains one bank, when its result is waited for."""
+
+    progress: Progress
+    termination: Termination
+    job: BankJob | None = None
+
+    def free(self) -> int:
+        """Whether it has nothing to do."""
+        return int(self.job is None)
+
+    def submit(self, job: BankJob) -> None:
+        """Take the job."""
+        self.job = job
+
+    def finished(self, timeout: float) -> list[tuple[BankJob, Result]]:
+        """The result of its job; without one it waits."""
+        if self.job is None:
+            time.sleep(timeout)
+            return []
+        job, self.job = self.job, None
+        return [(job, train_bank_job(job, self.progress, self.termination))]
+
+    def close(self) -> None:
+        """Nothing is under way when nobody waits."""
 
 
 @dataclass(eq=False)
@@ -39,8 +66,7 @@ class SharedBanks:
     given_up: list[str] = field(default_factory=list)
 
     def train(self, workers: Workers, termination: Termination) -> None:
-        """Train all that is left, the longest first, and close the workers whatever happens."""
-        self.left.sort(key=lambda bank: bank.touched(self.job.recipe), reverse=True)
+        """Train all that is left in its order, and close the workers whatever happens."""
         try:
             while self.left or self.away:
                 if termination.came:

@@ -11,8 +11,6 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-__all__ = ["Orders", "epoch_order", "seed_of"]
-
 AHEAD = 2**23  # numbers sorted in one call: a sort of a few costs a GPU nearly as much
 
 

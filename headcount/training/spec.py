@@ -28,8 +28,6 @@ from headcount.training.member import Member, Recipe
 from headcount.training.rate_search import ChosenRates, RateSearch
 from headcount.training.strings import string_recipe
 
-__all__ = ["Sweep"]
-
 MOST_NETWORKS = 1_000_000
 MOST_LAYERS = 1000
 RATES = ("lr", "weight_decay")

@@ -18,8 +18,6 @@ from headcount.training.data import Curve, Means, longest_chunk
 from headcount.training.member import Member, Recipe
 from headcount.training.shuffling import seed_of
 
-__all__ = ["CHUNK", "LetterStrings", "string_recipe"]
-
 CHUNK = 16  # steps drawn, and on a GPU recorded, together
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +20,7 @@ from headcount.results import Store, Study
 from headcount.results.leases import Leases
 from headcount.results.study import Row
 from headcount.tasks import Task
-from headcount.training.bank_jobs import BankJob, Start, TrainedBank, environment, train_bank_job
+from headcount.training.bank_jobs import BankJob, Start, TrainedBank
 from headcount.training.checkpoints import EVERY, Termination, heeding_termination
 from headcount.training.kept_networks import NetworksHeld, NetworksIn, Save, drop_beaten, write_networks
 from headcount.training.leased_banks import LeasedBank, bank_address
@@ -29,28 +28,16 @@ from headcount.training.member import Member, Recipe
 from headcount.training.memory import MOST, Padded, capacity, refuse_what_cannot_fit
 from headcount.training.progress import OnProgress, Progress, automatic, silent
 from headcount.training.rate_search import RateSearch
-from headcount.training.sharing import SharedBanks
+from headcount.training.sharing import SharedBanks, ThisProcess
 from headcount.training.spec import Sweep
 from headcount.training.workers import Workers
-
-__all__ = ["add_rows", "banks", "environment", "run", "searched", "sweep", "train_banks"]
 
 # How much of a padded bank may be padding: on a CPU it costs time, on a GPU launches cost more.
 PADDING = {"cpu": 1.25, "cuda": 4.0}
 
 ROUNDS = 3  # how often rows are trained that were kept and are gone
-POLL = 0.2  # seconds between two looks at banks that other processes are training
 
-Share = Callable[[list[LeasedBank], Leases, Progress], None]
-
-
-@dataclass(frozen=True)
-class BankTraining:
-    """Who trains a bank and keeps what came of it; with `share`, others train all that is left."""
-
-    train: Callable[[Sequence[Member], Progress], TrainedBank]
-    keep: Callable[[Sequence[Member], TrainedBank], None]
-    share: Share | None = None
+Share = Callable[[list[LeasedBank], Leases, Progress], None]  # trains all that is left
 
 
 def sweep(
@@ -132,9 +119,9 @@ def run(
         refuse_what_cannot_fit(asked.members, asked.recipe, device)
     groups = list(banks(asked, device)) if groups is None else groups
     folder = store.path.parent
-    job = BankJob((), asked.recipe, device, None, checkpoint or EVERY, save, start=start)
-    if checkpoint is not None:
-        job = replace(job, checkpoints=folder / "checkpoints")
+    checkpoints = None if checkpoint is None else folder / "checkpoints"
+    threads = 0 if workers is None else torch.get_num_threads()
+    job = BankJob((), asked.recipe, device, checkpoints, checkpoint or EVERY, save, threads, start)
     written: list[str] = []
 
     def keep(members: Sequence[Member], trained: TrainedBank) -> None:
@@ -143,22 +130,16 @@ def run(
         for state in trained.states:
             state.unlink(missing_ok=True)
 
-    def train_bank(members: Sequence[Member], progress: Progress) -> TrainedBank:
-        trained = train_bank_job(replace(job, members=tuple(members)), progress, termination)
-        for note in trained.notes:
-            progress.note(note)
-        return trained
-
-    def distribute(left: list[LeasedBank], leases: Leases, progress: Progress) -> None:
-        assert workers is not None
-        shared = SharedBanks(store, replace(job, threads=torch.get_num_threads()), keep, leases, progress, left)
-        shared.train(workers(), termination)
+    def share(left: list[LeasedBank], leases: Leases, progress: Progress) -> None:
+        if workers is not None:
+            left.sort(key=lambda bank: bank.touched(asked.recipe), reverse=True)  # the longest first
+        shared = SharedBanks(store, job, keep, leases, progress, left)
+        shared.train(ThisProcess(progress, termination) if workers is None else workers(), termination)
 
     with contextlib.ExitStack() as stack:
         heeds = checkpoint is not None or workers is not None
         termination = stack.enter_context(heeding_termination()) if heeds else Termination()
-        training = BankTraining(train_bank, keep, share=distribute if workers is not None else None)
-        spec = train_banks(asked, groups, store, training, on_progress=on_progress, take_over=take_over)
+        spec = train_banks(asked, groups, store, share, on_progress=on_progress, take_over=take_over)
     study = store.study(spec)
     if save == "best":
         drop_beaten(folder, asked.members, study.rows, written)
@@ -191,7 +172,7 @@ def train_banks(
     asked: Sweep,
     groups: Sequence[Sequence[Member]],
     store: Store,
-    training: BankTraining,
+    share: Share,
     *,
     on_progress: OnProgress = silent,
     take_over: bool = False,
@@ -221,10 +202,7 @@ def train_banks(
             progress.note(note)
         for _ in range(ROUNDS):
             left = [bank for bank in claimed if missing.intersection(bank.runs)]
-            if training.share is not None:
-                training.share(left, leases, progress)
-            else:
-                _train_left(left, leases, store, training, progress)
+            share(left, leases, progress)
             missing = set(store.missing(runs))
             if not missing and store.is_stated(address_of_spec):
                 return address_of_spec
@@ -238,47 +216,6 @@ def train_banks(
         f"{len(missing)} of the {len(runs)} rows asked for are not in {store.path}, though each was trained "
         f"{ROUNDS} times: something takes them away; run the same command to go on"
     )
-
-
-def _train_left(
-    left: list[LeasedBank], leases: Leases, store: Store, training: BankTraining, progress: Progress
-) -> None:
-    """Train all that is left and that nobody else trains, and wait for the others'."""
-    while left:
-        waiting = []
-        for bank in left:
-            if not leases.take(bank.address):
-                waiting.append(bank)
-                continue
-            missing = set(store.missing(bank.runs))  # another process may have brought them
-            members = bank.to_train(missing, store.trained_in(bank.runs)) if missing else []
-            if members and not _kept(bank, members, training, leases, progress):
-                waiting.append(bank)
-                continue
-            leases.give_back(bank.address)
-            progress.bank_done(len(bank.members))
-        if len(waiting) == len(left):
-            for line in leases.news():
-                progress.note(line)
-            time.sleep(POLL)
-        left = waiting
-
-
-def _kept(
-    bank: LeasedBank,
-    members: Sequence[Member],
-    training: BankTraining,
-    leases: Leases,
-    progress: Progress,
-) -> bool:
-    """Train and keep a bank, unless it was taken over meanwhile: then its rows are those of the new holder."""
-    trained = training.train(members, progress)
-    if leases.holds(bank.address):
-        training.keep(members, trained)
-        return True
-    progress.note(f"a bank was taken over by {leases.holder(bank.address)} while this process stood still")
-    leases.give_back(bank.address)
-    return False
 
 
 def banks(asked: Sweep, device: str) -> Iterator[list[Member]]:

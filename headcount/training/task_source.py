@@ -12,8 +12,6 @@ from types import FunctionType
 
 from headcount.tasks.sourced import compiled_bytes
 
-__all__ = ["source_of"]
-
 OURS = ("headcount", "builtins")
 INSTALLED = ("site-packages", "dist-packages", Path(ast.__file__).parent.name)  # folders of libraries
 

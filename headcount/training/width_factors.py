@@ -16,8 +16,6 @@ from headcount.nets import Architecture
 if TYPE_CHECKING:
     from headcount.kernels.bank import Bank
 
-__all__ = ["Factor", "Widths", "stacked_factors", "widths"]
-
 
 @dataclass(frozen=True)
 class Factor:
@@ -99,25 +97,13 @@ def _factor(size: tuple[int, int], base: tuple[int, int]) -> Factor:
 
 def _sizes(arch: Architecture) -> dict[str, tuple[int, int]]:
     """Inputs and outputs of every parameter; 1 input where their number does not depend on the architecture."""
-    E, N = arch.embed_dim, arch.width
-    sizes = {"cls": (1, E)}
-    if arch.embedding == "feed-forward":
-        sizes |= _two("encoder", 1, N, E)
-    else:
-        sizes |= {"encoder.weight": (1, E), "encoder.bias": (1, E)}
-    for layer, (heads, head_dim) in enumerate(arch.layers):
-        inner = heads * head_dim
-        sizes |= {f"attention.{layer}.{name}": (E, inner) for name in ("query", "key", "value")}
-        sizes[f"attention.{layer}.output"] = (inner, E)
-    for layer in range(arch.depth - 1):
-        sizes |= _two(f"between.{layer}", E, N, E)
-    return sizes | _two("read_out", E, N, arch.outputs)
+    return {name: _ends(name, size) for name, size in arch.reading(token_dim=1).tensors().items()}
 
 
-def _two(name: str, inputs: int, hidden: int, outputs: int) -> dict[str, tuple[int, int]]:
-    return {
-        f"{name}.inner.weight": (inputs, hidden),
-        f"{name}.inner.bias": (1, hidden),
-        f"{name}.outer.weight": (hidden, outputs),
-        f"{name}.outer.bias": (1, outputs),
-    }
+def _ends(name: str, size: tuple[int, ...]) -> tuple[int, int]:
+    if name.startswith("attention"):
+        heads, rows, columns = size
+        return (heads * columns, rows) if name.endswith("output") else (columns, heads * rows)
+    outputs, *inputs = size
+    constant = not inputs or name in ("encoder.inner.weight", "encoder.weight")
+    return 1 if constant else inputs[0], outputs

@@ -16,8 +16,6 @@ from headcount.kernels.next_token import NextToken, WindowBatch
 from headcount.training.data import Curve, Means, longest_chunk
 from headcount.training.member import Member, Recipe
 
-__all__ = ["WindowedText", "WindowsInOrder"]
-
 AT_ONCE = 24  # held-out windows a member reads at a time
 CHUNK = 16  # steps recorded together, at most
 EVERY = "every window"

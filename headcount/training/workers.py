@@ -24,8 +24,6 @@ from headcount.training.bank_jobs import BankJob, TrainedBank, train_bank_job
 from headcount.training.checkpoints import Terminated, Termination, heeding_termination
 from headcount.training.compile_caches import caches_below
 
-__all__ = ["LocalWorkers", "Lost", "ProcessPool", "Result", "Workers", "gpu_names"]
-
 PARTING = 30.0  # seconds that a worker has to keep the state of its job when the pool ends
 UNGUARDED = 'a worker runs the script that asks for it: put what the script does behind `if __name__ == "__main__":`'
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from headcount.papers.born.ablations import ABLATED, AblationSetting, ablation, ablation_summary
-from headcount.training.sweeps import environment
+from headcount.training.bank_jobs import environment
 from studies.stored import DATA, stored, today, written
 
 SMALL = AblationSetting(lengths=(4, 8), heads=2, embed_dim=32, steps=600, lr=4e-3)

@@ -24,7 +24,7 @@ from headcount.papers.born.alternation_study import (
     knees,
     small_alternation,
 )
-from headcount.training.sweeps import environment
+from headcount.training.bank_jobs import environment
 from studies.stored import DATA, stored, today, written
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from headcount.papers.born.experiments import LONG, SHORT, TASKS, from_scratch, summary, tiny
-from headcount.training.sweeps import environment
+from headcount.training.bank_jobs import environment
 from studies.stored import DATA, stored, today, written
 
 SETTINGS = {"short": SHORT, "long": LONG, "wide": replace(SHORT, embed_dim=128)}

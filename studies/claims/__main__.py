@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from headcount.training.sweeps import environment
+from headcount.training.bank_jobs import environment
 from studies.claims.cases import SEED, Case, drawn_cases
 from studies.claims.judged import Row, confirmed, near, table
 from studies.claims.training_cases import BATCH, FORMS, learned

@@ -25,7 +25,7 @@ from typing import Any
 from headcount.papers.infoflow import predict
 from headcount.papers.infoflow.trained_cells import Entry
 from headcount.tasks import Induction, KthLargest, LinearMax, OppositePair, PairMax, PositionSum, UnitSphere, Wells
-from headcount.training.sweeps import environment
+from headcount.training.bank_jobs import environment
 from studies.infoflow.battery import Group, P, entries, tiny
 from studies.infoflow.held_out_tasks import PlaceAndMaxima, ProductOfMaxima, RankSum, TwoHops
 from studies.infoflow.solved import solved

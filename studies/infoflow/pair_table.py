@@ -34,10 +34,10 @@ from headcount.papers.infoflow.choosing import sharings
 from headcount.papers.infoflow.experiments import PAIRS, pair_cells
 from headcount.papers.infoflow.trained_cells import Entry
 from headcount.training import Member, Outcome, Recipe, train
+from headcount.training.bank_jobs import environment
 from headcount.training.checkpoints import Checkpoint, Termination, heeding_termination
 from headcount.training.data import Resident
 from headcount.training.fresh import OnDevice
-from headcount.training.sweeps import environment
 from studies.infoflow.pair_start import pair_start, smooth_pair_start
 from studies.infoflow.routed import disturbed
 from studies.stored import DATA, stored, today, written

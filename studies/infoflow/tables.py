@@ -23,7 +23,7 @@ from headcount.papers.infoflow.experiments import (
     window_cells,
 )
 from headcount.papers.infoflow.trained_cells import Entry, train_cells
-from headcount.training.sweeps import environment
+from headcount.training.bank_jobs import environment
 from studies.stored import DATA, of_steps, stored, today, written
 
 NAMES = ("gaussian", "sphere", "triangle", "positions", "windows")

@@ -20,7 +20,7 @@ import torch
 
 from headcount.papers.infoflow.trained_cells import Entry, train_cells
 from headcount.training import Recipe
-from headcount.training.sweeps import environment
+from headcount.training.bank_jobs import environment
 from studies.infoflow.battery import battery, confusion, judged, tiny
 from studies.stored import DATA, of_steps, stored, today, written
 

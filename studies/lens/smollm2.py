@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -32,7 +34,6 @@ from headcount.nets.recorded import Replay, parameters_still
 from headcount.numerals import spoken_bytes
 from headcount.papers.tensor_lens import Operator, model_and_tokenizer, operator
 from headcount.report.tabular import table_lines
-from headcount.training.memory import resident
 from studies.stored import DATA, ROOT, today, written
 
 FILE = DATA / "tensor_lens.json"
@@ -50,6 +51,15 @@ TEXT = (
     "The lighthouse keeper climbed the narrow stairs every evening, and from the gallery he could see the whole bay, "
     "the fishing boats coming home, the long grey line of the breakwater and the town behind it with its steep roofs. "
 ) * 8
+
+
+def resident() -> int:
+    """Bytes that this process holds now, or has held at most where the system does not say it."""
+    statm = Path("/proc/self/statm")
+    if statm.is_file():
+        return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else 1024 * most
 
 
 def measured(work: Callable[[], Tensor]) -> tuple[Tensor, dict[str, float]]:

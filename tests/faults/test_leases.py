@@ -13,7 +13,7 @@ from headcount.refusals import RefusalError
 from headcount.results import Store, leases
 from headcount.results.leases import LeaseHolder, Leases, alone
 from headcount.results.upkeep import repair_store, verify_store
-from headcount.training import Sweep, sweeps
+from headcount.training import Sweep, sharing, sweeps
 from headcount.training.leased_banks import LeasedBank
 from headcount.training.sweeps import banks, run
 from tests.faults.sweep_specs import LIMIT, SPEC, rows_of, start, wait_until, with_
@@ -114,7 +114,7 @@ def test_a_bank_without_a_lease_any_more_is_left_to_its_new_holder(tmp_path, mon
     store, notes, trained = Store.open(tmp_path, create=True), [], []
     group = next(iter(banks(ASKED, "cpu")))
     address = LeasedBank.of(group, ASKED.recipe).address
-    true_train, other = sweeps.train_bank_job, Leases(store.path.with_suffix(".leases"))
+    true_train, other = sharing.train_bank_job, Leases(store.path.with_suffix(".leases"))
 
     def train_and_lose(job, *rest):
         bank = true_train(job, *rest)
@@ -125,7 +125,7 @@ def test_a_bank_without_a_lease_any_more_is_left_to_its_new_holder(tmp_path, mon
         trained.append(len(job.members))
         return bank
 
-    monkeypatch.setattr(sweeps, "train_bank_job", train_and_lose)
+    monkeypatch.setattr(sharing, "train_bank_job", train_and_lose)
     monkeypatch.setattr(sweeps, "add_rows", lambda *rest, true=sweeps.add_rows: (trained.append("kept"), true(*rest)))
 
     class Heard:

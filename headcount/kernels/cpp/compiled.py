@@ -28,18 +28,6 @@ from headcount.kernels.optimiser import BETA1, EPS, AdamW
 from headcount.kernels.plain import Batch, collapsed
 from headcount.nets.architecture import ClassTokenShape
 
-__all__ = [
-    "LONG",
-    "address_of",
-    "backend",
-    "compiled_forward",
-    "compiled_gradient",
-    "compiled_update",
-    "library_for",
-    "summed",
-    "whole_numbers",
-]
-
 LOSSES = (squared, cross_entropy)
 MEMORY = 2**30  # bytes of a thread: lengths up to about 1,400 with 4 heads in two layers
 ROUNDINGS = 2**14  # that may add up in a gradient: as many as the check's samples have tokens, 32 times 512
@@ -79,7 +67,7 @@ def compiled_update(adam: AdamW, theta: Tensor, gradient: Tensor, active: Tensor
     each = max(adam.lr.shape[1], adam.decay.shape[1])
     lr, decay = (x.expand(-1, each).contiguous() for x in (adam.lr, adam.decay))
     real = ctypes.c_double
-    _library(theta).bank_adamw(
+    library_for(theta, "bank").bank_adamw(
         *map(ctypes.c_int64, (*theta.shape, each)),
         *map(address_of, (lr, decay)),
         *map(real, (factor, 1 - BETA1**step, 1 - adam.beta2**step, BETA1, adam.beta2, EPS)),
@@ -120,7 +108,7 @@ def _pass(
     if present is not None:
         present = present.contiguous()
         steps = (present.stride(0), 0 if present.ndim == 2 else present.stride(1))
-    _library(theta).bank_pass(
+    library_for(theta, "bank").bank_pass(
         whole_numbers(sizes),
         layout.places,
         layout.members,
@@ -176,16 +164,22 @@ def _places(bank: Bank) -> list[int]:
     return out
 
 
-def _library(numbers: Tensor) -> ctypes.CDLL:
-    return library_for(numbers, "bank")
-
-
 def library_for(numbers: Tensor, program: str) -> ctypes.CDLL:
     """The program for these numbers, which a backend has seen to be there."""
-    library = native_library(str(numbers.dtype).removeprefix("torch."), program)
-    if library is None:
-        raise RuntimeError("there is no compiled library for banks on this machine")
+    library = native_library(_name_of(numbers.dtype), program)
+    assert library is not None
     return library
+
+
+def are_compiled(bank: Bank, *programs: str) -> bool:
+    """Whether a bank lies on a CPU, and these programs are there for its numbers."""
+    name = _name_of(bank.theta.dtype)
+    return bank.theta.device.type == "cpu" and all(native_library(name, each) is not None for each in programs)
+
+
+def _name_of(dtype: torch.dtype) -> str:
+    """The name of a type of numbers that programs are compiled under."""
+    return str(dtype).removeprefix("torch.")
 
 
 def address_of(tensor: Tensor | None) -> ctypes.c_void_p:
@@ -200,13 +194,8 @@ def whole_numbers(values: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
 
 def _holds(problem: Problem, bank: Bank, batch: Any) -> bool:
     """Squared gaps or classes on a CPU, within what is written, where there is a compiler."""
-    supported = isinstance(problem, ClassToken) and problem.loss in LOSSES and bank.theta.device.type == "cpu"
-    return supported and _fits(bank, batch) and native_library(dtype_of(bank)) is not None
-
-
-def dtype_of(bank: Bank) -> str:
-    """The type of a bank's numbers, by the name that programs are compiled under."""
-    return str(bank.theta.dtype).removeprefix("torch.")
+    supported = isinstance(problem, ClassToken) and problem.loss in LOSSES
+    return supported and _fits(bank, batch) and are_compiled(bank, "bank")
 
 
 backend = Backend("cpp", _holds, compiled_gradient, compiled_forward, compiled_update, tolerance=summed, long=LONG)

@@ -14,17 +14,14 @@ from headcount.kernels.bank import Bank
 from headcount.kernels.cpp.compiled import (
     LONG,
     address_of,
+    are_compiled,
     compiled_update,
-    dtype_of,
     library_for,
     summed,
     whole_numbers,
 )
-from headcount.kernels.cpp.native_library import native_library
 from headcount.kernels.next_letter import NextLetter, StringBatch
 from headcount.nets.causal import DecoderShape
-
-__all__ = ["backend", "compiled_decoder_gradient"]
 
 
 def compiled_decoder_gradient(
@@ -46,10 +43,8 @@ def compiled_decoder_gradient(
 
 def _holds(problem: Problem, bank: Bank[DecoderShape], batch: Any) -> bool:
     """Full products on a CPU, places that are not rotary, where there is a compiler."""
-    supported = isinstance(problem, NextLetter) and problem.precision == "full" and bank.theta.device.type == "cpu"
-    if not supported or bank.net.positions == "rotary":
-        return False
-    return all(native_library(dtype_of(bank), program) is not None for program in ("bank", "decoders"))
+    supported = isinstance(problem, NextLetter) and problem.precision == "full" and bank.net.positions != "rotary"
+    return supported and are_compiled(bank, "bank", "decoders")
 
 
 backend = Backend("cpp", _holds, compiled_decoder_gradient, update=compiled_update, tolerance=summed, long=LONG)

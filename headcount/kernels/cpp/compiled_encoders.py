@@ -8,7 +8,7 @@ of dropout are those of `dropping`. A member's numbers depend neither on the thr
 from __future__ import annotations
 
 import ctypes
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -21,19 +21,16 @@ from headcount.kernels.cpp.compiled import (
     LOSSES,
     MEMORY,
     address_of,
+    are_compiled,
     compiled_update,
-    dtype_of,
     library_for,
     summed,
     whole_numbers,
 )
-from headcount.kernels.cpp.native_library import native_library
 from headcount.kernels.dropping import dropping_limit
 from headcount.kernels.encoding import EncoderBatch, Encoding, encoder_output
 from headcount.kernels.loss import cross_entropy
 from headcount.nets.standard import EncoderShape
-
-__all__ = ["backend", "compiled_encoder_forward", "compiled_encoder_gradient"]
 
 
 def compiled_encoder_gradient(
@@ -42,7 +39,7 @@ def compiled_encoder_gradient(
     """The gradient of every active member's mean loss on its batch; zeros for those who have stopped."""
     assert isinstance(problem, Encoding)
     out, classes = torch.empty_like(bank.theta), problem.loss is cross_entropy
-    _pass(bank.net, bank.theta.detach(), batch, _Written(bank.active, batch.target, gradient=out), classes)
+    _pass(bank.net, bank.theta.detach(), batch, active=bank.active, target=batch.target, gradient=out, classes=classes)
     return out
 
 
@@ -55,21 +52,22 @@ def compiled_encoder_forward(
         return encoder_output(bank.net, p, batch)
     theta = torch.cat([x.flatten(1) for x in p.values()], dim=1)
     out = theta.new_empty(*batch.rows.shape, bank.net.outputs)
-    _pass(bank.net, theta, batch, _Written(output=out))
+    _pass(bank.net, theta, batch, output=out)
     return out[..., 0] if bank.net.outputs == 1 else out
 
 
-class _Written(NamedTuple):
-    """What a pass writes, outputs or the gradient, and what it needs for the gradient."""
-
-    active: Tensor | None = None
-    target: Tensor | None = None
-    output: Tensor | None = None
-    gradient: Tensor | None = None
-
-
-def _pass(shape: EncoderShape, theta: Tensor, batch: EncoderBatch, written: _Written, classes: bool = False) -> None:
-    active, target, output, gradient = written
+def _pass(
+    shape: EncoderShape,
+    theta: Tensor,
+    batch: EncoderBatch,
+    *,
+    active: Tensor | None = None,
+    target: Tensor | None = None,
+    output: Tensor | None = None,
+    gradient: Tensor | None = None,
+    classes: bool = False,
+) -> None:
+    """Write the outputs, or the gradient of the active members' losses against the target."""
     (models, samples), length = batch.rows.shape, batch.data.shape[2]
     shape.refuse_longer(length)
     numbers, integers = theta.dtype, torch.int64
@@ -109,10 +107,8 @@ def _fits(bank: Bank[EncoderShape], batch: EncoderBatch) -> bool:
 
 def _holds(problem: Problem, bank: Bank[EncoderShape], batch: Any) -> bool:
     """Squared gaps or classes on a CPU, where there is a compiler."""
-    supported = isinstance(problem, Encoding) and problem.loss in LOSSES and bank.theta.device.type == "cpu"
-    if not supported or not _fits(bank, batch):
-        return False
-    return all(native_library(dtype_of(bank), program) is not None for program in ("bank", "encoders"))
+    supported = isinstance(problem, Encoding) and problem.loss in LOSSES
+    return supported and _fits(bank, batch) and are_compiled(bank, "bank", "encoders")
 
 
 backend = Backend(

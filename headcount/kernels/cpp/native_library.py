@@ -21,8 +21,6 @@ from pathlib import Path
 
 from headcount.code_cache import code_cache, loaded_code
 
-__all__ = ["native_compiler", "native_library", "native_name"]
-
 SOURCES = Path(__file__).parent
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC", "-pthread")
 COMPILERS = ("c++", "g++", "clang++")

@@ -1,7 +1,5 @@
 """Trained models of others: read from a folder or a package, their attention seen head by head, and fed with text."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from headcount.lazy import lazily

@@ -68,14 +68,10 @@ def passages(path: str | Path, count: int, *, words: int = 100, seed: int = 0) -
     return pieces
 
 
-def batches_of(
-    texts: Sequence[str], tokenizer: Any, *, length: int = 128, tokens: int = 256, order: bool = True
-) -> list[TextBatch]:
+def batches_of(texts: Sequence[str], tokenizer: Any, *, length: int = 128, tokens: int = 256) -> list[TextBatch]:
     """Texts as padded batches of at most `tokens` tokens (at least one text each), sorted by length."""
     ids = tokenizer(list(texts), truncation=True, max_length=length)["input_ids"]
-    ids = [row for row in ids if row]
-    if order:
-        ids = sorted(ids, key=len)
+    ids = sorted((row for row in ids if row), key=len)
     groups: list[list[list[int]]] = []
     for row in ids:
         if not groups or (len(groups[-1]) + 1) * max(len(row), len(groups[-1][-1])) > tokens:

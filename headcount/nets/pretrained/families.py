@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from headcount.nets import Transformer
 from headcount.nets.pretrained.batches import base_of
 from headcount.nets.pretrained.layout import HeadLayout
-from headcount.nets.pretrained.ragged_heads import Heads, Weights
+from headcount.nets.pretrained.ragged_heads import Heads, Weights, linear_of
 from headcount.nets.pretrained.rewritten import BertHeads, Gpt2Heads, OwnHeads, RotaryHeads
 
 
@@ -73,21 +73,20 @@ class Bert:
 
     def write(self, layer: Any, weights: Weights) -> None:
         layer.attention.self = BertHeads(weights, layer.attention.self)
-        layer.attention.output.dense = output_of(weights)
+        layer.attention.output.dense = linear_of(weights.output, weights.output_bias)
 
     def stock(self, layer: Any, prefix: str, head_dim: int) -> dict[str, Tensor]:
-        w = self.read(layer)
-        q, bias, k, v, o = padded(w, head_dim)
-        assert bias is not None and w.output_bias is not None
+        w = at_stock_places(self.read(layer), head_dim)
         at = f"{prefix}attention."
+        assert w.query_bias is not None and w.output_bias is not None
         return {
-            f"{at}self.query.weight": q,
-            f"{at}self.query.bias": bias,
-            f"{at}self.key.weight": k,
-            f"{at}self.key.bias": torch.zeros_like(bias),
-            f"{at}self.value.weight": v,
-            f"{at}self.value.bias": torch.zeros_like(bias),
-            f"{at}output.dense.weight": o,
+            f"{at}self.query.weight": w.query,
+            f"{at}self.query.bias": w.query_bias,
+            f"{at}self.key.weight": w.key,
+            f"{at}self.key.bias": torch.zeros_like(w.query_bias),
+            f"{at}self.value.weight": w.value,
+            f"{at}self.value.bias": torch.zeros_like(w.query_bias),
+            f"{at}output.dense.weight": w.output,
             f"{at}output.dense.bias": w.output_bias,
         }
 
@@ -120,16 +119,16 @@ class Gpt2:
         return Weights(layout, q, q_bias, k, v, out, bias, float(attn.scaling))
 
     def write(self, layer: Any, weights: Weights) -> None:
-        layer.attn = Gpt2Heads(weights, layer.attn, output_of(weights))
+        layer.attn = Gpt2Heads(weights, layer.attn, linear_of(weights.output, weights.output_bias))
 
     def stock(self, layer: Any, prefix: str, head_dim: int) -> dict[str, Tensor]:
-        w = self.read(layer)
-        q, bias, k, v, o = padded(w, head_dim)
-        assert bias is not None and w.output_bias is not None
+        w = at_stock_places(self.read(layer), head_dim)
+        assert w.query_bias is not None and w.output_bias is not None
+        zeros = torch.zeros_like(w.query_bias)
         return {
-            f"{prefix}attn.c_attn.weight": torch.cat([q, k, v]).T.contiguous(),
-            f"{prefix}attn.c_attn.bias": torch.cat([bias, torch.zeros_like(bias), torch.zeros_like(bias)]),
-            f"{prefix}attn.c_proj.weight": o.T.contiguous(),
+            f"{prefix}attn.c_attn.weight": torch.cat([w.query, w.key, w.value]).T.contiguous(),
+            f"{prefix}attn.c_attn.bias": torch.cat([w.query_bias, zeros, zeros]),
+            f"{prefix}attn.c_proj.weight": w.output.T.contiguous(),
             f"{prefix}attn.c_proj.bias": w.output_bias,
         }
 
@@ -164,7 +163,7 @@ class Rotary:
         return Weights(HeadLayout.full(heads, n, keys, rotary=True), q, qb, k, v, o, ob, float(attn.scaling), kb, vb)
 
     def write(self, layer: Any, weights: Weights) -> None:
-        layer.self_attn = RotaryHeads(weights, layer.self_attn, output_of(weights))
+        layer.self_attn = RotaryHeads(weights, layer.self_attn, linear_of(weights.output, weights.output_bias))
 
     def stock(self, layer: Any, prefix: str, head_dim: int) -> dict[str, Tensor]:
         w, at = at_stock_places(self.read(layer), head_dim), f"{prefix}self_attn."
@@ -209,14 +208,14 @@ class Own:
         return Weights(HeadLayout.full(heads, n), flat[0], None, flat[1], flat[2], out, None, 1.0)
 
     def write(self, layer: Any, weights: Weights) -> None:
-        layer.attention = OwnHeads(weights, layer.attention.weigh, output_of(weights))
+        layer.attention = OwnHeads(weights, layer.attention.weigh, linear_of(weights.output, weights.output_bias))
 
     def stock(self, layer: Any, prefix: str, head_dim: int) -> dict[str, Tensor]:
-        w = self.read(layer)
-        q, _, k, v, o = padded(w, head_dim)
-        heads, embed = len(w.layout.groups), o.shape[0]
-        named = {name: m.view(heads, head_dim, embed) for name, m in (("query", q), ("key", k), ("value", v))}
-        named["output"] = o.view(embed, heads, head_dim).permute(1, 0, 2).contiguous()
+        w = at_stock_places(self.read(layer), head_dim)
+        heads, embed = len(w.layout.groups), len(w.output)
+        projections = ("query", w.query), ("key", w.key), ("value", w.value)
+        named = {name: m.view(heads, head_dim, embed) for name, m in projections}
+        named["output"] = w.output.view(embed, heads, head_dim).permute(1, 0, 2).contiguous()
         return {f"{prefix}{name}": tensor for name, tensor in named.items()}
 
     def refuses(self, layer: Any) -> dict[str, str]:
@@ -256,26 +255,25 @@ def family_of(model: nn.Module) -> Family:
     return FAMILIES[kind]
 
 
-def output_of(weights: Weights) -> nn.Linear:
-    """The output projection as a module."""
-    out = nn.Linear(
-        weights.output.shape[1], weights.output.shape[0], bias=weights.output_bias is not None, device="meta"
-    )
-    out.weight = nn.Parameter(weights.output.contiguous())
-    if weights.output_bias is not None:
-        out.bias = nn.Parameter(weights.output_bias.contiguous())
-    return out
-
-
 def at_stock_places(w: Weights, head_dim: int) -> Weights:
-    """A rotary layer with every frequency back in its stock row, rows and columns that were taken out zero."""
+    """A layer with every row and column back where the stock model has it, those that were taken out zero.
+
+    Frequencies return to their own rows; other ranks come first, and every head has a copy of its group's key.
+    """
     old, half = w.layout, head_dim // 2
-    new = HeadLayout.full(len(old.groups), head_dim, len(old.ranks), rotary=True)
-    rows = [[*frequencies, *(half + f for f in frequencies)] for frequencies in old.pairs]
+    new = HeadLayout.full(len(old.groups), head_dim, len(old.widths), rotary=old.rotary)
+    turned = [[*frequencies, *(half + f for f in frequencies)] for frequencies in old.pairs]
+    rows = turned if old.rotary else [list(range(rank)) for rank in old.ranks]
     query = [i * head_dim + r for i in old.alive for r in rows[old.groups[i]]]
-    key = [g * head_dim + r for g in old.used_groups for r in rows[g]]
     value = [j * head_dim + r for j, width in enumerate(old.widths) for r in range(width)]
     output = [i * head_dim + r for i in old.alive for r in range(old.widths[old.sharing[i]])]
+    if old.rotary:
+        keys = w.key
+        key = [g * head_dim + r for g in old.used_groups for r in rows[g]]
+    else:
+        starts = old.key_starts()
+        keys = w.key[[starts[old.groups[i]] + r for i in old.alive for r in rows[old.groups[i]]]]
+        key = query
 
     def spread(part: Tensor | None, where: list[int], count: int, dim: int = 0) -> Tensor | None:
         if part is None:
@@ -283,33 +281,10 @@ def at_stock_places(w: Weights, head_dim: int) -> Weights:
         shape = [count if d == dim else size for d, size in enumerate(part.shape)]
         return part.new_zeros(shape).index_copy_(dim, torch.tensor(where, dtype=torch.long, device=part.device), part)
 
-    heads, keys = len(old.groups) * head_dim, len(old.ranks) * head_dim
-    q, k, v = (spread(p, at, n) for p, at, n in ((w.query, query, heads), (w.key, key, keys), (w.value, value, keys)))
+    heads, shared = len(old.groups) * head_dim, len(old.widths) * head_dim
+    parts = (w.query, query, heads), (keys, key, shared), (w.value, value, shared)
+    q, k, v = (spread(part, where, count) for part, where, count in parts)
     o = spread(w.output, output, heads, dim=1)
     assert q is not None and k is not None and v is not None and o is not None
-    biases = spread(w.query_bias, query, heads), spread(w.key_bias, key, keys), spread(w.value_bias, value, keys)
+    biases = spread(w.query_bias, query, heads), spread(w.key_bias, key, shared), spread(w.value_bias, value, shared)
     return Weights(new, q, biases[0], k, v, o, w.output_bias, w.scale, biases[1], biases[2])
-
-
-def padded(w: Weights, head_dim: int) -> tuple[Tensor, Tensor | None, Tensor, Tensor, Tensor]:
-    """Query, its bias, key, value and output with every head back at `head_dim`, new rows and columns zero."""
-    layout = w.layout
-    heads, shared = len(layout.groups), len(layout.widths)
-    value = w.value.new_zeros(shared * head_dim, w.value.shape[1])
-    for j, (first, width) in enumerate(zip(layout.value_starts(), layout.widths, strict=True)):
-        value[j * head_dim : j * head_dim + width] = w.value[first : first + width]
-    output = w.output.new_zeros(w.output.shape[0], heads * head_dim)
-    for head, first in zip(layout.alive, layout.output_starts(), strict=True):
-        width = layout.widths[layout.sharing[head]]
-        output[:, head * head_dim : head * head_dim + width] = w.output[:, first : first + width]
-    query, key = (w.query.new_zeros(heads * head_dim, w.query.shape[1]) for _ in range(2))
-    bias = None if w.query_bias is None else w.query_bias.new_zeros(heads * head_dim)
-    starts = layout.key_starts()
-    for head, first in zip(layout.alive, layout.query_starts(), strict=True):
-        group = layout.groups[head]
-        to = slice(head * head_dim, head * head_dim + layout.ranks[group])
-        query[to] = w.query[first : first + layout.ranks[group]]
-        key[to] = w.key[starts[group] : starts[group] + layout.ranks[group]]
-        if bias is not None and w.query_bias is not None:
-            bias[to] = w.query_bias[first : first + layout.ranks[group]]
-    return query, bias, key, value, output

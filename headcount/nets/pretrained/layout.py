@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from headcount.frozen import decode
+from itertools import accumulate
 
 
 @dataclass(frozen=True)
@@ -94,28 +93,6 @@ class HeadLayout:
         """The first value row of each value head."""
         return _starts(self.widths)
 
-    def output_starts(self) -> tuple[int, ...]:
-        """The first output column of each living head."""
-        return _starts([self.widths[self.sharing[i]] for i in self.alive])
 
-    def to_json(self) -> dict[str, object]:
-        return {
-            "ranks": list(self.ranks),
-            "groups": list(self.groups),
-            "widths": list(self.widths),
-            "sharing": list(self.sharing),
-            "rotary": self.rotary,
-            "pairs": [list(frequencies) for frequencies in self.pairs],
-        }
-
-    @classmethod
-    def from_json(cls, data: Any) -> HeadLayout:
-        return decode(cls, data, "the layout of a layer")
-
-
-def _starts(sizes: list[int] | tuple[int, ...]) -> tuple[int, ...]:
-    at, starts = 0, []
-    for size in sizes:
-        starts.append(at)
-        at += size
-    return tuple(starts)
+def _starts(sizes: Sequence[int]) -> tuple[int, ...]:
+    return tuple(accumulate(sizes[:-1], initial=0)) if sizes else ()

@@ -67,9 +67,9 @@ class Heads(nn.Module):
     def __init__(self, weights: Weights) -> None:
         super().__init__()
         self.layout, self.scale = weights.layout, weights.scale
-        self.query = _linear(weights.query, weights.query_bias)
-        self.key = _linear(weights.key, weights.key_bias)
-        self.value = _linear(weights.value, weights.value_bias)
+        self.query = linear_of(weights.query, weights.query_bias)
+        self.key = linear_of(weights.key, weights.key_bias)
+        self.value = linear_of(weights.value, weights.value_bias)
         rows = {"query": self.layout.query_rows, "key": self.layout.key_rows, "value": self.layout.value_rows}
         rows["output"] = len(self.layout.alive) * self.layout.padded
         for name, where in _places(weights.layout).items():
@@ -124,7 +124,8 @@ def _bias(layer: nn.Linear) -> Tensor | None:
     return None if layer.bias is None else layer.bias.detach()
 
 
-def _linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
+def linear_of(weight: Tensor, bias: Tensor | None) -> nn.Linear:
+    """A projection as a module, around the matrix as it is."""
     layer = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, device="meta")
     layer.weight = nn.Parameter(weight.contiguous())
     if bias is not None:

@@ -70,7 +70,7 @@ def born_page(
 
 def _verdicts() -> Passage:
     rows = tuple(
-        {"task": code, "verdict": "proved" if task.generalises else "no guarantee",
+        {"task": code, "verdict": "proved" if task.length_verdict.proved else "no guarantee",
          "why": task.length_verdict.why}
         for code, task in TASKS.items()
     )  # fmt: skip

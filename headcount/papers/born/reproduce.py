@@ -73,7 +73,7 @@ def table_rows(stored: Mapping[str, ScratchRun]) -> list[TableLine]:
 
 def _line(setting: str, code: str, lines: Sequence[ScratchLine]) -> TableLine:
     inside, *outside = lines
-    proved = TASKS[code].generalises
+    proved = TASKS[code].length_verdict.proved
     printed = tuple(FROM_SCRATCH.at(code, name) for name in BINS) if setting == "long" else ()
     return {
         "setting": setting,
