@@ -4,6 +4,8 @@
 `refuse_nonlinear` names what would still not be linear. Nothing here is written for a model: the calls of torch are.
 """
 
+from __future__ import annotations
+
 from headcount.nets.recorded.linearity import refuse_nonlinear
 from headcount.nets.recorded.tape import (
     NotAffine,

@@ -335,56 +335,59 @@ def _pooled(p: FrozenPass, call: TorchCall) -> Any:
     return _read_at(flat, -1, places).unflatten(-1, where.shape[-dims:])
 
 
-def _batch_norm(
-    p: FrozenPass,
-    x: Tensor,
-    running_mean: Any,
-    running_var: Any,
-    weight: Any = None,
-    bias: Any = None,
-    training: bool = False,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
-) -> Tensor:
-    """In evaluation a fixed affine map: nothing is frozen. With the batch's own numbers rows would be mixed."""
-    if training or running_mean is None:
-        raise ValueError("a batch norm without kept numbers mixes the texts of a batch; give it running statistics")
-    scale = (running_var + eps).rsqrt() * (1 if weight is None else weight)
-    return _by_channel(x - _channels(running_mean, x), scale, bias)
+class _BatchNorm(NamedTuple):
+    """What torch's batch norm takes beside its input."""
+
+    running_mean: Any
+    running_var: Any
+    weight: Any = None
+    bias: Any = None
+    training: bool = False
+    momentum: float = 0.1
+    eps: float = 1e-5
+
+    def out(self, p: FrozenPass, x: Tensor) -> Tensor:
+        """In evaluation a fixed affine map: nothing is frozen. With the batch's own numbers rows would be mixed."""
+        if self.training or self.running_mean is None:
+            raise ValueError("a batch norm without kept numbers mixes the texts of a batch; give it running statistics")
+        shape = (1, -1, *(1,) * (x.dim() - 2))
+        scale = (self.running_var + self.eps).rsqrt() * (1 if self.weight is None else self.weight)
+        out = (x - self.running_mean.reshape(shape)) * scale.reshape(shape)
+        return out if self.bias is None else out + self.bias.reshape(shape)
 
 
 def _group_norm(
     p: FrozenPass, x: Tensor, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Tensor:
     parts = x.unflatten(1, (num_groups, -1)).flatten(2)
-    return _by_channel(_layer_norm(p, parts, (parts.shape[-1],), eps=eps).reshape(x.shape), weight, bias)
+    out = _layer_norm(p, parts, (parts.shape[-1],), eps=eps).reshape(x.shape)
+    shape = (1, -1, *(1,) * (x.dim() - 2))
+    out = out if weight is None else out * weight.reshape(shape)
+    return out if bias is None else out + bias.reshape(shape)
 
 
-def _instance_norm(
-    p: FrozenPass,
-    x: Tensor,
-    running_mean: Any = None,
-    running_var: Any = None,
-    weight: Any = None,
-    bias: Any = None,
-    use_input_stats: bool = True,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
-) -> Tensor:
-    """Its own numbers are a group norm of one channel a group; kept ones are a batch norm."""
-    if use_input_stats:
-        return _group_norm(p, x, x.shape[1], weight, bias, eps)
-    return _batch_norm(p, x, running_mean, running_var, weight, bias, eps=eps)
+class _InstanceNorm(NamedTuple):
+    """What torch's instance norm takes beside its input."""
+
+    running_mean: Any = None
+    running_var: Any = None
+    weight: Any = None
+    bias: Any = None
+    use_input_stats: bool = True
+    momentum: float = 0.1
+    eps: float = 1e-5
+
+    def out(self, p: FrozenPass, x: Tensor) -> Tensor:
+        """Its own numbers are a group norm of one channel a group; kept ones are a batch norm."""
+        if not self.use_input_stats:
+            kept = _BatchNorm(self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
+            return kept.out(p, x)
+        return _group_norm(p, x, x.shape[1], self.weight, self.bias, self.eps)
 
 
-def _by_channel(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    out = x if weight is None else x * _channels(weight, x)
-    return out if bias is None else out + _channels(bias, x)
-
-
-def _channels(numbers: Tensor, x: Tensor) -> Tensor:
-    """A number for each channel, along the second axis of x."""
-    return numbers.reshape(1, -1, *(1,) * (x.dim() - 2))
+def _normed(kind: type[_BatchNorm | _InstanceNorm]) -> Callable[..., Tensor]:
+    """The norm of an input and torch's arguments."""
+    return lambda p, x, *given, **named: kind(*given, **named).out(p, x)
 
 
 def _moved(p: FrozenPass, call: TorchCall) -> Any:
@@ -443,9 +446,9 @@ HANDLERS: dict[str, Handler] = {
     **{name: Handler(_along_or_two, _extreme_along) for name in ("max", "min")},
     **{name: Handler(_first_live, _whole("choices")) for name in STEPS.split()},
     **{name: Handler(_first_live, _pooled) for name in POOLS},
-    "batch_norm": Handler(_first_live, _opened(_batch_norm)),
+    "batch_norm": Handler(_first_live, _opened(_normed(_BatchNorm))),
     "group_norm": Handler(_first_live, _opened(_group_norm)),
-    "instance_norm": Handler(_first_live, _opened(_instance_norm)),
+    "instance_norm": Handler(_first_live, _opened(_normed(_InstanceNorm))),
     **{name: Handler(_first_live, _whole("norm scale")) for name in SCALES.split()},
     **{name: Handler(_weights_times_live, _moved) for name in ("matmul", "bmm", "einsum")},
     "softmax": Handler(_first_live, _whole("softmax")),

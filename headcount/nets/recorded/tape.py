@@ -7,7 +7,6 @@ to the input: what is frozen is detached, so the traced graph holds what is left
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -81,7 +80,7 @@ class Tape:
         return sum(t.numel() * t.element_size() for values in self.values.values() for t in tensors(values))
 
 
-class Frozen(TorchFunctionMode, ABC):
+class Frozen(TorchFunctionMode):
     """What recording and replaying share: the number of the call, and the handlers of what is not linear."""
 
     def __init__(self, tape: Tape) -> None:
@@ -129,13 +128,13 @@ class Frozen(TorchFunctionMode, ABC):
     def look(self, call: TorchCall) -> None:
         """A call before it is made."""
 
-    @abstractmethod
     def enter(self, call: TorchCall) -> bool:
         """Whether this call is computed in another way, with something frozen."""
+        raise NotImplementedError
 
-    @abstractmethod
     def leave(self, out: Any, call: TorchCall) -> Any:
         """The result of a call that was left as it is."""
+        raise NotImplementedError
 
     def uncounted(self, out: Any, call: TorchCall) -> Any:
         """The result of a call that freezes nothing."""
@@ -144,17 +143,17 @@ class Frozen(TorchFunctionMode, ABC):
     def read_by_python(self, call: TorchCall) -> None:
         """A number that leaves torch cannot be followed."""
 
-    @abstractmethod
     def weighed(self, call: TorchCall) -> Any:
         """The product with a matrix of weights."""
+        raise NotImplementedError
 
-    @abstractmethod
     def take(self, make: Callable[[], Any], kind: str = "") -> Any:
         """The next value of this call: made and kept while recording, read while replaying."""
+        raise NotImplementedError
 
-    @abstractmethod
     def site(self, kind: str, value: Tensor) -> None:
         """Remember a live tensor through which something is moved."""
+        raise NotImplementedError
 
 
 class Recording(Frozen):
@@ -317,9 +316,9 @@ class _Context:
     def save_for_backward(self, *saved: Tensor) -> None:
         self.saved_tensors = saved
 
-    def mark_dirty(self, *which: Any) -> None: ...
-
-    mark_non_differentiable = set_materialize_grads = mark_dirty
+    def mark_non_differentiable(self, *which: Tensor) -> None: ...
+    def mark_dirty(self, *which: Tensor) -> None: ...
+    def set_materialize_grads(self, value: bool) -> None: ...
 
 
 @contextmanager
