@@ -1,9 +1,11 @@
 """The test run checks every shape and type that the package states."""
 
 import contextlib
+import gc
 import os
 import signal
 
+gc.disable()  # until the tests begin: what is imported lasts as long as the run
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # two workers share two cores
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
@@ -32,6 +34,14 @@ def pytest_collection_modifyitems(items):
         shared = any(one.scope == "module" and one.baseid for several in defined for one in several)
         if shared and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(item.nodeid.split("::")[0]))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish():
+    """Garbage is looked for among what the tests themselves make."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)
