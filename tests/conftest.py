@@ -5,7 +5,6 @@ import gc
 import os
 import signal
 
-gc.disable()  # until the tests begin: what is imported lasts as long as the run
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # two workers share two cores
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
@@ -15,6 +14,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.typechecker import checked
 
+gc.disable()  # until the tests begin: what is imported lasts as long as the run
 jaxtyping.jaxtyped = checked  # what the hook writes above every function
 jaxtyping.install_import_hook("headcount", "tests.typechecker.check")
 
