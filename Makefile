@@ -6,6 +6,9 @@ READY  := $(VENV)/.ready
 RAY    := $(VENV)/.ray
 DOCS   := $(VENV)/.docs
 
+# Every process of a run reads the compiled code that the first one wrote, whatever the environment says.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help setup models demo test kernels test-slow soak check bench docs site clean
 
 help:

@@ -1,6 +1,7 @@
 """The test run checks every shape and type that the package states."""
 
 import contextlib
+import gc
 import os
 import signal
 
@@ -13,6 +14,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.typechecker import checked
 
+gc.disable()  # until the tests begin: what is imported lasts as long as the run
 jaxtyping.jaxtyped = checked  # what the hook writes above every function
 jaxtyping.install_import_hook("headcount", "tests.typechecker.check")
 
@@ -32,6 +34,14 @@ def pytest_collection_modifyitems(items):
         shared = any(one.scope == "module" and one.baseid for several in defined for one in several)
         if shared and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(item.nodeid.split("::")[0]))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish():
+    """Garbage is looked for among what the tests themselves make."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

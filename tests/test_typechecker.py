@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import inspect
+import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 import torch
 from beartype.roar import BeartypeCallHintViolation
-from jaxtyping import Float
+from jaxtyping import AnnotationError, Float, Int
+from jaxtyping._storage import get_shape_memo, pop_shape_memo, push_shape_memo
 from torch import Tensor
 
 from headcount.fits.projection import fit_law
 from headcount.numerals import counted
 from headcount.results import Study
-from tests.typechecker import check, checked
+from tests.typechecker import agrees, check, checked, thorough
 
 if TYPE_CHECKING:
     from nowhere import Absent
@@ -86,3 +89,43 @@ def test_the_package_is_checked_and_keeps_its_signatures():
             wrong()
     assert list(inspect.signature(fit_law).parameters) == ["levels", "sizes", "weights"]
     assert inspect.unwrap(fit_law).__annotations__ == fit_law.__annotations__
+
+
+AXES = ["", "a", "a b", "b a", "a a", "a 3", "2", "_ a", "*c", "*c a", "a *c b", "... a", "a ...", "#a b", "*#c a"]
+AXES += ["a+1 a"]
+HINTS = [kind[of, axes] for kind in (Float, Int) for of in (Tensor, np.ndarray) for axes in AXES]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_quick_look_at_arrays_says_what_jaxtyping_says(seed):
+    """Of any arrays of one call in turn: the same verdict, and the same sizes are known of its axes afterwards."""
+    draw, verdicts = random.Random(seed), set()
+    for _ in range(200):
+        asked = draw.choices(HINTS, k=4)
+        shapes = [tuple(draw.choice((2, 3)) for _ in range(draw.randrange(4))) for _ in asked]
+        arrays = [draw.choice((torch.zeros, np.zeros, torch.ones))(shape) for shape in shapes]
+        found = {look: _looked(look, asked, arrays) for look in (agrees, thorough)}
+        assert found[agrees] == found[thorough], (asked, shapes)
+        verdicts |= {said for said, _ in found[agrees]}
+    assert verdicts >= {True, False}
+
+
+def _looked(look, asked, arrays):
+    """What is said of each array, and which sizes are known after it."""
+    push_shape_memo({})
+    try:
+        return [(_said(look, hint, x), _sizes()) for hint, x in zip(asked, arrays, strict=True)]
+    finally:
+        pop_shape_memo()
+
+
+def _said(look, hint, array):
+    try:
+        return look(hint, array)
+    except AnnotationError:  # a computed size of an axis that is not known yet
+        return "unknown"
+
+
+def _sizes():
+    single, several, _, _ = get_shape_memo()
+    return dict(single), {name: (broadcast, tuple(shape)) for name, (broadcast, shape) in several.items()}

@@ -2,7 +2,7 @@
 
 `jaxtyping.jaxtyped` binds the arguments and checks them twice, some 100 microseconds a call, in functions without a
 shape too. Here beartype checks a call once, and axis names are kept only where a shape is stated: the same checks, at
-an eighth of the time.
+an eighth of the time. Of arrays, `agrees` says in a third of the time what jaxtyping says of them.
 """
 
 import dataclasses
@@ -12,7 +12,9 @@ import types
 import typing
 
 import jaxtyping
+import jaxtyping._array_types as hints
 from beartype import BeartypeConf, beartype
+from jaxtyping._storage import _shape_storage, pop_shape_memo, push_shape_memo
 
 check = beartype(conf=BeartypeConf(is_pep484_tower=True))  # an int is an acceptable float, as the type checkers agree
 _jaxtyped = jaxtyping.jaxtyped
@@ -67,10 +69,85 @@ def _laid_on(of, once, shaped):
 
 def _with_axes(function):
     def call(*arguments, **keywords):
-        with _jaxtyped("context"):  # the axis names of this call alone
+        push_shape_memo({})  # the axis names of this call alone
+        try:
             return function(*arguments, **keywords)
+        finally:
+            pop_shape_memo()
 
     return call
+
+
+HINT = hints._MetaAbstractArray
+thorough = HINT.__instancecheck__
+AXES = {}  # by hint: names and sizes of single axes; what stands for several, and where
+KNOWN = set()  # hints with the types of arrays and of numbers that were found right
+
+
+@functools.cache
+def plain():
+    """Arrays whose sizes are numbers, as those of traced ones are not; whoever hands out the tests needs no torch."""
+    import numpy as np
+    import torch
+
+    return {torch.Tensor, torch.nn.Parameter, np.ndarray}
+
+
+def agrees(hint, array):
+    """Whether an array is what a hint says, in its type, in its numbers, and in the sizes of this call's axes."""
+    kind = type(array)
+    if kind not in plain() or not getattr(_shape_storage, "memo_stack", None):
+        return thorough(hint, array)
+    if (hint, kind, array.dtype) not in KNOWN:
+        right = thorough(hint, array)
+        if right and hint.array_type in plain():
+            KNOWN.add((hint, kind, array.dtype))
+        return right
+    if hint not in AXES:
+        AXES[hint] = _axes(hint)
+    if AXES[hint] is None:
+        return thorough(hint, array)
+    (single, several, _, _), shape, (axes, rest, at) = _shape_storage.memo_stack[-1], array.shape, AXES[hint]
+    if rest is not None:
+        more = len(shape) - len(axes)
+        if more < 0:
+            return False
+        shape, middle = shape[:at] + shape[at + more :], shape[at : at + more]
+        if several.get(rest, (False, middle)) != (False, middle):
+            return thorough(hint, array)
+    if len(shape) != len(axes):
+        return False
+    new = {}
+    for axis, size in zip(axes, shape, strict=True):
+        if type(axis) is str:
+            if (single[axis] if axis in single else new.setdefault(axis, size)) != size:
+                return False
+        elif axis is not None and axis != size:
+            return False
+    single.update(new)
+    if rest:
+        several[rest] = (False, middle)
+    return True
+
+
+def _axes(hint):
+    """The axes of a hint, None for any size; None where some size is computed, broadcast or of a tree."""
+    at, axes, rest = hint.index_variadic, [], None
+    for place, dim in enumerate(hint.dims):
+        if dim is hints._anonymous_dim or dim is hints._anonymous_variadic_dim:
+            name = "" if place == at else None
+        elif isinstance(dim, hints._SymbolicDim) or dim.broadcastable or getattr(dim, "treepath", False):
+            return None
+        else:
+            name = dim.size if isinstance(dim, hints._FixedDim) else dim.name
+        if place == at:
+            rest = name
+        else:
+            axes.append(name)
+    return tuple(axes), rest, at
+
+
+HINT.__instancecheck__ = agrees
 
 
 def _resolved(hint, known):
