@@ -8,7 +8,7 @@ of dropout are those of `dropping`. A member's numbers depend neither on the thr
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -39,7 +39,7 @@ def compiled_encoder_gradient(
     """The gradient of every active member's mean loss on its batch; zeros for those who have stopped."""
     assert isinstance(problem, Encoding)
     out, classes = torch.empty_like(bank.theta), problem.loss is cross_entropy
-    _pass(bank.net, bank.theta.detach(), batch, active=bank.active, target=batch.target, gradient=out, classes=classes)
+    _pass(bank.net, bank.theta.detach(), batch, _Written(bank.active, batch.target, gradient=out), classes)
     return out
 
 
@@ -52,22 +52,21 @@ def compiled_encoder_forward(
         return encoder_output(bank.net, p, batch)
     theta = torch.cat([x.flatten(1) for x in p.values()], dim=1)
     out = theta.new_empty(*batch.rows.shape, bank.net.outputs)
-    _pass(bank.net, theta, batch, output=out)
+    _pass(bank.net, theta, batch, _Written(output=out))
     return out[..., 0] if bank.net.outputs == 1 else out
 
 
-def _pass(
-    shape: EncoderShape,
-    theta: Tensor,
-    batch: EncoderBatch,
-    *,
-    active: Tensor | None = None,
-    target: Tensor | None = None,
-    output: Tensor | None = None,
-    gradient: Tensor | None = None,
-    classes: bool = False,
-) -> None:
-    """Write the outputs, or the gradient of the active members' losses against the target."""
+class _Written(NamedTuple):
+    """What a pass writes, outputs or the gradient, and what it needs for the gradient."""
+
+    active: Tensor | None = None
+    target: Tensor | None = None
+    output: Tensor | None = None
+    gradient: Tensor | None = None
+
+
+def _pass(shape: EncoderShape, theta: Tensor, batch: EncoderBatch, written: _Written, classes: bool = False) -> None:
+    active, target, output, gradient = written
     (models, samples), length = batch.rows.shape, batch.data.shape[2]
     shape.refuse_longer(length)
     numbers, integers = theta.dtype, torch.int64
