@@ -225,14 +225,14 @@ def test_a_writer_that_waited_through_a_repair_writes_to_the_repaired_store(tmp_
     from headcount.results import upkeep
 
     began, ended = threading.Event(), threading.Event()
-    true = upkeep._repaired
+    true = upkeep._mended
 
     def slow(*rest):
         began.set()
         time.sleep(1.0)  # meanwhile the other opens the file and waits for its lock
         return true(*rest)
 
-    upkeep._repaired = slow
+    upkeep._mended = slow
     try:
         repairing = threading.Thread(target=lambda: (repair_store(tmp_path), ended.set()))
         repairing.start()
@@ -240,7 +240,7 @@ def test_a_writer_that_waited_through_a_repair_writes_to_the_repaired_store(tmp_
         store.add([(("z"), {}, {"run": "z", "nmse": 0.5, "status": "done"})], {})
         repairing.join()
     finally:
-        upkeep._repaired = true
+        upkeep._mended = true
     assert ended.is_set() and store.missing(["a", "c", "z"]) == [] and verify_store(tmp_path).sound
 
 
