@@ -85,11 +85,11 @@ one split) where 0.12 is what everybody gets.
 REAL_RULES = f"""Asked after rules had been changed by looking at these very sets (above), and judged by rules of
 which two were changed while rows came in: everybody without attention one by one, and the three words for advice (the
 best block was first chosen by half of the splits). So this table does not test them. A set has at most 64 tokens
-(longer series are cut into patches) and about 1,200 training sequences. Times are of two cores, unless
-four are named. Rows of {REAL_SECONDS:g} s are by the rules in force; the others were made when a block was advised whose mean, not the end of its interval, is within the tolerance,
-which is how BasicMotions came to be out. The plain encoder (`plain.py`: torch alone, `nn.TransformerEncoderLayer`, the
-same widths, search, inner parts and stopping rule; 1,500 steps, ten splits, 1, 2, 4 and 8 heads in one and two layers,
-then 3 and 6 to judge advice by) is trained on the same splits.
+(longer series are cut into patches) and about 1,200 training sequences. Times are of two cores, unless four are named.
+Rows of {REAL_SECONDS:g} s are by the rules in force; the others were made when a block was advised whose mean, not the
+end of its interval, is within the tolerance, which is how BasicMotions came to be out. The plain encoder (`plain.py`:
+torch alone, `nn.TransformerEncoderLayer`, the same widths, search, inner parts and stopping rule; 1,500 steps, ten
+splits, 1, 2, 4 and 8 heads in one and two layers, then 3 and 6 to judge advice by) is trained on the same splits.
 
 - Ours over plain *at the same blocks*: in every split the mean error over the numbers of heads and layers that both
   have. *No worse*: the upper end of its 90% interval is at most 1.10. *Worse*: its lower end is above 1. *Wide*:
