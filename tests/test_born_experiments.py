@@ -212,6 +212,7 @@ embed_dim = [8]
 [training]
 epochs = 2
 samples = 32
+validation = 32
 batch = 4
 evaluations = 1
 """
