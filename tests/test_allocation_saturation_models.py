@@ -74,7 +74,7 @@ def test_the_dimension_a_head_uses_is_found():
     assert used[0] == 3 and used[1] > 3
     assert used_rank([4.0, 0.0, 3.0, 0.0], share=0.5) == 3
     cut = plan(found, 1 - 5 * 49 / found.stock)
-    assert cut.rank(0, "query-key", 0) <= 3 and cut.error < 1e-9
+    assert cut.at(0, "query-key", 0)[1] <= 3 and cut.error < 1e-9
     wanted = pooled(model, tokens())
     reduce(model, cut)
     torch.testing.assert_close(pooled(model, tokens()), wanted, atol=1e-6, rtol=0)

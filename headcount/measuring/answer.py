@@ -177,7 +177,7 @@ def answer(scores: Sequence[SplitErrors], held: Conditions | None = None) -> Ans
     if word is Predicate.WORTH_IT:
         missing = missing or _open(at_depth, other_depth, len(splits), held)
     fewer = tuple(one.fewer for one in counts if one.fewer is not None)
-    compared = *(rival.versus for rival in both.rivals), *fewer
+    compared = *(opponent.versus for opponent in both.opponents), *fewer
     return Answer(
         _claimed(both, word, reason), heads, layers, compared, missing, _needed(missing, at_depth, held), counts,
         held.tolerance, held.entering, _prepared(scores), other_depth,
@@ -241,7 +241,9 @@ def _judged(both: TwoSides, conditions: Conditions) -> tuple[Predicate, str, Mis
         return Predicate.WORTH_IT, f"{1 - worth.ratio:.0%} below what needs none, {both.levels}", ""
     if both.no_better:
         left = f", a gain of more than {_up(1 - worth.low)} is excluded" if worth.low < 1 else ""
-        left = f", at most {FLOOR} of the constant's error is left to gain" if both.rivals[0].little and left else left
+        left = (
+            f", at most {FLOOR} of the constant's error is left to gain" if both.opponents[0].little and left else left
+        )
         return Predicate.NOT_WORTH_IT, f"{both.levels}{left}", ""
     between = f"{both.levels}, a ratio of [{worth.low:.2g}, {worth.high:.2g}] by {counted(count, 'split')}"
     return Predicate.CANNOT_SAY, between, "splits" if count < conditions.most_splits else "sequences"

@@ -72,7 +72,7 @@ def _mean(parts: Sequence[Sequence[float]]) -> list[float]:
 
 
 @dataclass(frozen=True)
-class Rival:
+class Opponent:
     """Somebody without attention, the splits that judge and have it, and the error with attention over its own."""
 
     errors: SplitErrors
@@ -114,28 +114,32 @@ class TwoSides:
     steps: int = 0
 
     @cached_property
-    def rivals(self) -> tuple[Rival, ...]:
+    def opponents(self) -> tuple[Opponent, ...]:
         """Everybody without attention who was on these splits, the best of them first."""
         blocks = self.attention.blocks(self.splits)
         own = [(one, tuple(split for split in self.splits if split in one.outer)) for one in self.without]
-        rivals = [Rival(one, some, compare(blocks, one.blocks, (ATTENTION, one.name))) for one, some in own if some]
-        return tuple(sorted(rivals, key=lambda rival: (rival.versus.ratio, rival.errors.name), reverse=True))
+        opponents = [
+            Opponent(one, some, compare(blocks, one.blocks, (ATTENTION, one.name))) for one, some in own if some
+        ]
+        return tuple(
+            sorted(opponents, key=lambda opponent: (opponent.versus.ratio, opponent.errors.name), reverse=True)
+        )
 
     @property
     def worth(self) -> Compared:
         """The error with attention over that of the best without it."""
-        return self.rivals[0].versus
+        return self.opponents[0].versus
 
     @property
     def levels(self) -> str:
         """Both in words."""
-        best = self.rivals[0]
+        best = self.opponents[0]
         return f"{best.errors.name} {best.level:.3g} against {self.attention.said(self.splits)}"
 
     @property
     def least(self) -> float:
         """The smallest error of all."""
-        return min(self.attention.level(self.splits), *(rival.level for rival in self.rivals))
+        return min(self.attention.level(self.splits), *(opponent.level for opponent in self.opponents))
 
     @property
     def learned(self) -> bool:
@@ -145,22 +149,22 @@ class TwoSides:
     @property
     def better(self) -> bool:
         """Whether attention is shown to be better than each."""
-        return all(rival.beaten for rival in self.rivals)
+        return all(opponent.beaten for opponent in self.opponents)
 
     @property
     def no_better(self) -> bool:
         """Whether somebody is as good."""
-        return any(rival.as_good for rival in self.rivals)
+        return any(opponent.as_good for opponent in self.opponents)
 
     @property
     def may_turn(self) -> bool:
         """Whether the longest training would turn a gain over, or bring an absent one: attention may learn late."""
         if self.better:
-            return any(attention >= without for attention, without in map(self._further, self.rivals))
-        deciding = (self._further(rival) for rival in self.rivals if rival.as_good)
+            return any(attention >= without for attention, without in map(self._further, self.opponents))
+        deciding = (self._further(opponent) for opponent in self.opponents if opponent.as_good)
         return all(attention < (1 - GAIN) * without and without - attention > FLOOR for attention, without in deciding)
 
-    def _further(self, rival: Rival) -> tuple[float, float]:
+    def _further(self, opponent: Opponent) -> tuple[float, float]:
         """Both after as many steps as a budget takes at most, if they fell on as in the last four-fold."""
         times = max(0.0, math.log(RUNGS[-1] / (self.steps or RUNGS[0]), SHORT))
-        return self.attention.further(rival.splits, times), rival.errors.further(rival.splits, times)
+        return self.attention.further(opponent.splits, times), opponent.errors.further(opponent.splits, times)
