@@ -10,7 +10,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from studies.measure.bench import LOOK_UPS, runs_of
-from studies.measure.beside import beside, plain_errors, with_comparisons
+from studies.measure.beside import beside, plain_table, with_comparisons
 from studies.measure.chance import at_random, by_halves, means, shrunken
 from studies.measure.coverage import KEPT as KEPT_COVERAGE
 from studies.measure.coverage import Design, covered, designs
@@ -146,11 +146,12 @@ def test_real_sets_are_asked_for_ten_minutes_of_two_cores_once():
     runs = runs_of()
     assert {run.set for run in runs if run.kind == "plain"} == {one.name for one in REAL} | set(LOOK_UPS)
     assert {run.set for run in runs if run.kind == "busy"} == {one.name for one in PLANTED}
-    for cores, asked in ((2, (600.0, 2)), (8, (300.0, 4))):
+    for cores, asked in ((2, (600.0, 2)), (10, (240.0, 5))):
         first = {run.set: (run.budget, run.workers) for run in reversed(runs_of(cores=cores)) if run.kind == "ask"}
         assert {first[one.name] for one in REAL} == {asked}
     run = Run("wine", "plain", heads=(1, 2))
     assert run.missing([plain(1, 0.3)]) == [(1, 2), (2, 1), (2, 2)]
+    assert len(replace(run, first=10).missing([plain(1, 0.3)])) == 4
     assert Run("wine", budget=270.0).missing([row()]) == []
 
 
@@ -161,7 +162,7 @@ def test_of_a_table_of_noise_nothing_is_left_and_of_another_nearly_all():
         rows = table(*((0.0, 0.0) for _ in levels))
         for one, level in zip(rows, levels, strict=True):
             one["by_split"] = {str(n): [level * float(np.exp(0.1 * rng.standard_normal())), 0.1] for n in range(10)}
-        return {one["heads"]: plain_errors(one) for one in rows}
+        return plain_table(rows)
 
     ratios = {True: [], False: []}
     for equal in (True, False):
@@ -173,7 +174,7 @@ def test_of_a_table_of_noise_nothing_is_left_and_of_another_nearly_all():
     assert at_random(means(drawn(0.2 * 1.3 ** np.arange(8)))) == 1 / 8
     assert by_halves(drawn(0.2 * 1.3 ** np.arange(8))) == (True, True)
     crossed = table((0.1, 0.3), (0.3, 0.1))
-    assert by_halves({one["heads"]: plain_errors(one) for one in crossed}) == (False, False)
+    assert by_halves(plain_table(crossed)) == (False, False)
 
 
 def test_a_run_begins_only_if_it_ends_in_time(tmp_path):

@@ -14,10 +14,11 @@ from headcount.measuring.paired_ratios import Blocks, Compared, SplitErrors, com
 from headcount.measuring.planning import FLOOR
 from headcount.measuring.sides import Side
 from headcount.measuring.splitting import MOST_SPLITS
+from headcount.results.gathering import grouped
 from studies.measure.chance import TOLERANCE, means, near_least, shrunken
 from studies.measure.runs import Row
 
-__all__ = ["NO_WORSE", "Beside", "beside", "plain_errors", "with_comparisons"]
+__all__ = ["NO_WORSE", "Beside", "beside", "plain_table", "with_comparisons"]
 
 NO_WORSE = 1.10  # the upper end of ours over plain, at most
 Pairs = Mapping[str, Sequence[float | None]]  # by split: outer error, inner error, that at a quarter of the steps
@@ -85,7 +86,7 @@ def beside(row: Row, plain: Sequence[Row]) -> Beside | None:
     if not plain or "by_split" not in row:
         return None
     own = {name: _errors(name, pairs, row.get("parts", {}).get(name)) for name, pairs in row["by_split"].items()}
-    table = {(r["heads"], r["layers"]): plain_errors(r) for r in plain}
+    table = plain_table(plain)
     sides = [Side(tuple(own[name] for name in row["attends"])), Side(tuple(table.values()))]
     both = [n for n in range(MOST_SPLITS) if all(side.on(n) for side in sides)]
     if not both:
@@ -157,9 +158,16 @@ def _at_the_same(pairs: Sequence[tuple[SplitErrors, SplitErrors]]) -> tuple[Bloc
     return sides[0], sides[1]
 
 
-def plain_errors(row: Row) -> SplitErrors:
-    """The errors of one row of the plain encoder."""
-    return _errors("plain", row["by_split"], row.get("parts"))
+def plain_table(rows: Sequence[Row]) -> dict[Place, SplitErrors]:
+    """The errors of the plain encoder of every size, whose splits may stand in several rows."""
+    by_place = grouped(((row["heads"], row["layers"]), row) for row in rows)
+    return {
+        place: _errors("plain", _joined(some, "by_split"), _joined(some, "parts")) for place, some in by_place.items()
+    }
+
+
+def _joined(rows: Sequence[Row], field: str) -> dict[str, Sequence[float | None]]:
+    return {split: errors for row in rows for split, errors in row.get(field, {}).items()}
 
 
 def _errors(name: str, pairs: Pairs, parts: Mapping[str, Sequence[float | None]] | None) -> SplitErrors:

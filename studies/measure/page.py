@@ -6,6 +6,7 @@ python -m studies.measure.page [FILE ...]       take in rows of these files, the
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,11 +16,11 @@ from headcount.files import atomic_write
 from headcount.measuring.paired_ratios import Compared
 from headcount.numerals import counted
 from studies.measure.bench import KEPT, REAL_SECONDS
-from studies.measure.beside import Beside, beside, plain_errors, with_comparisons
+from studies.measure.beside import Beside, beside, plain_table, with_comparisons
 from studies.measure.chance import TOLERANCE, at_random, by_halves, means, shrunken
 from studies.measure.picture import picture
 from studies.measure.pool import read_rows, write_rows
-from studies.measure.runs import Row
+from studies.measure.runs import WORKERS, Row
 from studies.measure.sets import PLANTED, REAL
 
 __all__ = ["longest_of", "main", "page"]
@@ -85,7 +86,7 @@ one split) where 0.12 is what everybody gets.
 REAL_RULES = f"""Asked after rules had been changed by looking at these very sets (above), and judged by rules of
 which two were changed while rows came in: everybody without attention one by one, and the three words for advice (the
 best block was first chosen by half of the splits). So this table does not test them. A set has at most 64 tokens
-(longer series are cut into patches) and about 1,200 training sequences. Times are of two cores, unless four are named.
+(longer series are cut into patches) and about 1,200 training sequences. Times are of two cores, unless more are named.
 Rows of {REAL_SECONDS:g} s are by the rules in force; the others were made when a block was advised whose mean, not the
 end of its interval, is within the tolerance, which is how BasicMotions came to be out. The plain encoder (`plain.py`:
 torch alone, `nn.TransformerEncoderLayer`, the same widths, search, inner parts and stopping rule; 1,500 steps, ten
@@ -206,8 +207,8 @@ def _of_real(row: Row) -> bool:
 
 def _budget(row: Row) -> float:
     """Seconds of two cores."""
-    number, _, unit = row["form"].partition(" ")
-    return float(number) * (2.0 if unit.endswith("of 4 cores") else 1.0) if unit.split(" ")[0] == "s" else 0.0
+    form = re.match(r"([0-9.]+) s(?: of ([0-9]+) cores)?", row["form"])
+    return 0.0 if form is None else float(form[1]) * int(form[2] or WORKERS) / WORKERS
 
 
 def _tally(compared: Sequence[Beside], rows: Sequence[Row]) -> Iterable[str]:
@@ -238,15 +239,15 @@ def _plain_tables(plain: Mapping[str, Sequence[Row]]) -> Iterable[str]:
     done = {name: rows for name, rows in plain.items() if rows}
     if not done:
         return
-    places = sorted({(row["layers"], row["heads"]) for rows in done.values() for row in rows})
+    places = sorted({(row["heads"], row["layers"]) for rows in done.values() for row in rows}, key=lambda p: p[::-1])
     yield "The plain encoder's own table: mean outer error over its splits, heads x layers, and its seconds on a"
     yield f"{' or '.join(sorted({row['device'] for rows in done.values() for row in rows}))} device.\n"
     lines = []
     for name, rows in done.items():
-        cells = means({(row["layers"], row["heads"]): plain_errors(row) for row in rows})
+        cells = means(plain_table(rows))
         shown = [f"{cells[place]:.3g}" if place in cells else "-" for place in places]
         lines.append((name, *shown, f"{sum(row['seconds'] for row in rows):.0f}"))
-    heading = ["set", *(f"{heads} x {layers}" for layers, heads in places), "s"]
+    heading = ["set", *(f"{heads} x {layers}" for heads, layers in places), "s"]
     yield _table([(word, lambda line, i=i: line[i]) for i, word in enumerate(heading)], lines)
 
 
@@ -389,7 +390,11 @@ def taken_in(rows: Sequence[Row], more: Iterable[Row]) -> list[Row]:
     """All rows, a later one in the place of an earlier one of the same run."""
 
     def run(row: Row) -> tuple[Any, ...]:
-        return row["set"], row["form"], *((row["heads"], row["layers"]) if row["form"] == "plain" else ())
+        return (
+            row["set"],
+            row["form"],
+            *((row["heads"], row["layers"], *row["by_split"]) if row["form"] == "plain" else ()),
+        )
 
     return list({run(row): row for row in (*rows, *more)}.values())
 

@@ -60,6 +60,7 @@ class PlainFold:
     inner: tuple[Tensor, Tensor, Tensor]
     outer: tuple[Tensor, Tensor, Tensor]
     blocks: Tensor  # the number of the block of every outer sequence
+    seed: int = 0  # of the start and of the shuffling
 
 
 class PlainEncoder(nn.Module):
@@ -97,14 +98,14 @@ class _Together:
         self.net = PlainEncoder(sizes, setting.dropout).to(device)
         self.places = [(name, p.shape, p.numel()) for name, p in self.net.named_parameters()]
         numbers = [number for _, number, _ in runs]
-        drawn = {number: _drawn(sizes, number) for number in numbers}
+        drawn = {number: _drawn(sizes, folds[number].seed) for number in numbers}
         self.flat = torch.stack([drawn[number] for number in numbers]).to(device)
         self.moments = torch.zeros_like(self.flat), torch.zeros_like(self.flat)
         self.fold = torch.tensor(numbers, device=device)
         self.training, self.inner, self.outer = (
             _stacked([getattr(fold, part) for fold in folds], device) for part in ("training", "inner", "outer")
         )
-        rows = {number: _shuffled(len(folds[number].training[0]), steps, number) for number in numbers}
+        rows = {n: _shuffled(len(folds[n].training[0]), steps, folds[n].seed) for n in numbers}
         self.rows = torch.stack([rows[number] for number in numbers], dim=1).to(device)
         pace = torch.tensor([min(done / WARM, 0.5 * (1 + math.cos(math.pi * done))) for done in _shares(steps)])
         self.lr = (pace[:, None] * torch.tensor([one.lr for *_, one in runs])).to(device)[:, :, None]

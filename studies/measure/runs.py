@@ -49,6 +49,7 @@ class Run:
     heads: tuple[int, ...] = ()
     splits: int | None = None
     workers: int = WORKERS
+    first: int = 0  # split of ten, of plain encoders
 
     @property
     def form(self) -> str:
@@ -66,7 +67,7 @@ class Run:
         own_rows = [row for row in rows if (row["set"], row["form"]) == (self.set, self.form)]
         if self.kind != "plain":
             return [] if own_rows else [(0, 0)]
-        have = {(row["heads"], row["layers"]) for row in own_rows}
+        have = {(row["heads"], row["layers"]) for row in own_rows if str(self.first) in row["by_split"]}
         return [place for place in product(self.heads, PLAIN_LAYERS) if place not in have]
 
     def made(self, one: BenchSet) -> Sequences:
@@ -150,7 +151,7 @@ def _shorts(values: Iterable[float]) -> list[float | None]:
 def plain_rows(run: Run, one: BenchSet, kept: Iterable[Row], how: PlainWay) -> Iterator[Row]:
     """A row for each head count and depth of the plain encoder that is not kept: errors by split, outer and inner."""
     data = run.made(one)
-    splits = outer_splits(data, PLAIN_SPLITS)
+    splits = outer_splits(data, run.first + PLAIN_SPLITS)[run.first :]
     folds = [prepare(data, split) for split in splits]
     plain = [
         PlainFold(
@@ -158,8 +159,9 @@ def plain_rows(run: Run, one: BenchSet, kept: Iterable[Row], how: PlainWay) -> I
             inner=_tensors(fold.inner, fold.classes),
             outer=_tensors(fold.outer, fold.classes),
             blocks=torch.as_tensor(split.blocks[split.outer]),
+            seed=number,
         )
-        for fold, split in zip(folds, splits, strict=True)
+        for number, (fold, split) in enumerate(zip(folds, splits, strict=True), run.first)
     ]
     x, _, y = plain[0].training
     features = 0 if data.letters else x.shape[2]
@@ -170,11 +172,11 @@ def plain_rows(run: Run, one: BenchSet, kept: Iterable[Row], how: PlainWay) -> I
     for (heads, layers), levels in zip(places, found, strict=True):
         by_split = {
             str(n): [_short(outer / fold.constants[2]), _short(inner / fold.constants[1])]
-            for n, ((inner, outer, _), fold) in enumerate(zip(levels, folds, strict=True))
+            for n, ((inner, outer, _), fold) in enumerate(zip(levels, folds, strict=True), run.first)
         }
         parts = {
             str(n): _shorts(part / fold.constants[2] for part in blocks)
-            for n, ((*_, blocks), fold) in enumerate(zip(levels, folds, strict=True))
+            for n, ((*_, blocks), fold) in enumerate(zip(levels, folds, strict=True), run.first)
         }
         yield {
             "set": run.set, "form": "plain", "heads": heads, "layers": layers, "steps": how.steps,
