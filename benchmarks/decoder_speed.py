@@ -10,7 +10,6 @@ again and again in turn, and medians count.
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
 import time
@@ -33,12 +32,12 @@ from headcount.kernels.next_letter import answer_loss, logits
 from headcount.kernels.optimiser import BETA1, BETA2
 from headcount.kernels.optimiser import EPS as ADAM_EPS
 from headcount.nets.causal import EPS, DecoderShape
+from headcount.numerals import now, today
 from headcount.tasks.letters import OnLengths
 from headcount.tasks.neighbours import Neighbour
 from headcount.training import Member
 from headcount.training.loop import _Run
 from headcount.training.strings import CHUNK, LetterStrings, string_recipe
-from studies.stored import today
 
 LR, DECAY, WARMUP = 1e-3, 1e-2, 0.05
 
@@ -121,7 +120,7 @@ def one_by_one(cases: Sequence[Case], options: argparse.Namespace) -> None:
 def in_turn(options: argparse.Namespace) -> None:
     """The race on a CPU: rounds of everyone, medians, the share of what products can reach."""
     about = {
-        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "date": now(),
         "device": f"CPU, {torch.get_num_threads()} threads, wall-clock time",
         "torch": torch.__version__,
         "command": "python -m benchmarks.decoder_speed --device cpu",

@@ -9,7 +9,6 @@ those of the processor, on one thread: a network-step per core-second is what ea
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
 import platform
@@ -36,6 +35,7 @@ from headcount.kernels.loss import squared
 from headcount.kernels.optimiser import AdamW
 from headcount.kernels.rate_schedule import COSINE
 from headcount.nets.standard import EncoderShape
+from headcount.numerals import now
 
 LR, DECAY, STEPS, WARMUP = 2e-3, 1e-4, 10_000, 0.05
 COMPARED = 20  # steps before losses are compared
@@ -287,7 +287,7 @@ def main() -> None:
     cases = (Case(1, "mean", models=2, batch=4, samples=8),) if options.tiny else CASES
     cases = tuple(case for case in cases if case.name.startswith(options.only or ""))
     about: dict[str, Any] = {
-        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "date": now(),
         "device": f"CPU ({_processor()}), {threads} thread{'s' * (threads > 1)}, {options.clock} seconds, "
         f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores",
         "torch": torch.__version__,

@@ -5,7 +5,6 @@ Prints JSON: seconds by the clock and of the processor, peak memory, the load of
 
 from __future__ import annotations
 
-import datetime
 import json
 import os
 import platform
@@ -26,6 +25,7 @@ MEASURED = """
 import json, sys, time
 began = time.monotonic()
 from headcount.cli import main
+from headcount.numerals import today
 try:
     main(sys.argv[1:])
 except SystemExit as end:
@@ -107,7 +107,7 @@ def main(rows: int, folder: Path) -> dict[str, Any]:
     }
     page = (folder / "s" / "report.html").stat().st_size / 1e6
     machine = {"cores": os.cpu_count(), "python": platform.python_version(), "platform": platform.platform(terse=True)}
-    date = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"
+    date = today()
     return {"rows": rows, "date": date, **machine, "commands": measured, "page_mb": round(page, 2)}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import gc
 import json
 import platform
@@ -15,6 +14,7 @@ from typing import Any
 import torch
 
 from benchmarks.problem import Problem, Size, Train
+from headcount.numerals import now
 
 SHAPE = ("models", "length", "batch", "heads", "layers", "width")
 Contestant = Callable[[Problem], Train]
@@ -32,7 +32,7 @@ class Run:
         self.rows: list[dict[str, Any]] = []
         self.growth: list[dict[str, Any]] = []
         self.about = {
-            "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            "date": now(),
             "device": _cpu(clock) if device == "cpu" else _gpu(),
             "torch": torch.__version__,
             "python": platform.python_version(),

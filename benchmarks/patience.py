@@ -7,7 +7,6 @@ gradient computed, and with patience as it is; in turn, again and again, medians
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import time
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from headcount.kernels.backend import Backend, Problem, eager
 from headcount.kernels.cpp import compiled
 from headcount.kernels.cpp.native_library import native_library
 from headcount.nets import Architecture
+from headcount.numerals import now
 from headcount.tasks import LinearMax
 from headcount.training import Bank, Member, Recipe, train
 
@@ -91,7 +91,7 @@ def main() -> None:
         if (seconds := median(run["seconds"] for run in runs))
     ]
     content = {
-        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "date": now(),
         "device": f"CPU, {torch.get_num_threads()} threads, wall-clock time",
         "torch": torch.__version__,
         "command": "python -m benchmarks.patience",

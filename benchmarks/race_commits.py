@@ -13,7 +13,6 @@ losses after the same steps are compared. Results are written as they come.
 from __future__ import annotations
 
 import argparse
-import datetime
 import hashlib
 import io
 import json
@@ -126,6 +125,7 @@ from headcount.tasks.neighbours import Neighbour
 from headcount.training import Member
 from headcount.training.loop import _Run
 from headcount.training.strings import CHUNK as STEPS, LetterStrings, string_recipe
+from headcount.numerals import now
 def chosen(problem):
     rows = problem.order[:, : problem.size.batch].contiguous()
     def batch(pack): return Batch(problem.x, problem.which, rows, problem.y[0][rows], None, pack(problem.x))
@@ -234,7 +234,7 @@ def race(options: argparse.Namespace, trees: dict[str, Path]) -> dict[str, Any]:
         for _ in range(min(options.lanes, len(planned)))
     ]
     content: dict[str, Any] = {
-        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "date": now(),
         **_about(options.device),
         "command": " ".join(["python -m benchmarks.race_commits", *sys.argv[1:]]),
         **{side: f"{named}, sources {_digest(trees[side])}" for side, named in zip(trees, options.names, strict=True)},

@@ -1,10 +1,11 @@
-"""Numbers as people read them: short figures, counted nouns, bytes, small counts spelt out, runs by their ends."""
+"""Numbers and dates as people read them: short figures, counted nouns, bytes, counts spelt out, runs by their ends."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Any, Literal
 
@@ -148,3 +149,13 @@ def spoken_time(time: float) -> str:
     if rounded < 3600:
         return f"{rounded // 60} min" + (f" {rounded % 60} s" if rounded % 60 and rounded < 600 else "")
     return f"{rounded // 3600} h" + (f" {rounded % 3600 // 60} min" if rounded % 3600 >= 60 else "")
+
+
+def today() -> str:
+    """The date as pages and files state it, everywhere the same day."""
+    return f"{datetime.now(UTC):%Y-%m-%d}"
+
+
+def now() -> str:
+    """The date and the minute."""
+    return f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"

@@ -9,7 +9,6 @@ python -m studies.coverage --studies 20 --print     a short look, nothing writte
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import math
 import time
@@ -22,6 +21,7 @@ import numpy as np
 
 from headcount.fits import knee, power_law
 from headcount.fits.knee import change_point
+from headcount.numerals import today
 from headcount.results import Study
 from headcount.results.study import as_row
 
@@ -279,7 +279,7 @@ def measure(design: Design, studies: int, seed: int) -> dict[str, Any]:
         "width": float(np.median([t.width for t in trials])),
         "mean_width": float(np.mean([t.width for t in trials])),
         "seconds": round((time.perf_counter() - start) / studies, 4),
-        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
+        "date": today(),
     }
 
 

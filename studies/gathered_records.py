@@ -9,13 +9,13 @@ median of the seeds, so those two stand for the spread.
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 from pathlib import Path
 from typing import Any
 
 from headcount.files import write_text
 from headcount.fits.agreement import comparisons
+from headcount.numerals import today
 from headcount.papers.allocation.reproduce import decoder_claims
 from headcount.papers.born.reproduce import alternation_measured, scratch_measured
 from headcount.papers.head_count.reproduce import cells_of
@@ -33,7 +33,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", type=Path, nargs="+")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--date", default=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"))
+    parser.add_argument("--date", default=today())
     options = parser.parse_args()
     for path in options.files:
         tables = json.loads(path.read_text())

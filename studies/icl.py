@@ -14,9 +14,10 @@ from statistics import median
 
 import torch
 
+from headcount.numerals import today
 from headcount.papers.icl.experiments import ReaderRecipe, cells_of, tiny, train_readers
 from headcount.training.bank_jobs import environment
-from studies.stored import DATA, stored, today, written
+from studies.stored import DATA, stored, written
 
 
 def main() -> None:

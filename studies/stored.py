@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +42,3 @@ def between(page: str, mark: str, text: str) -> str:
     """
     before, _, rest = page.partition(f"<!-- {mark} -->")
     return f"{before}<!-- {mark} -->\n{text}\n<!-- /{mark} -->{rest.partition(f'<!-- /{mark} -->')[2]}"
-
-
-def today() -> str:
-    return f"{datetime.now(UTC):%Y-%m-%d}"

@@ -24,6 +24,7 @@ from headcount.measuring.planning import (
 )  # fmt: skip
 from headcount.measuring.sequences import Sequences
 from headcount.measuring.splitting import MOST_SPLITS, Split, outer_splits
+from headcount.numerals import today
 from headcount.results import Study
 from headcount.results.journal import Journal
 from headcount.results.study import Row
@@ -129,6 +130,7 @@ class Contest:
         data, splits, steps = trials.data, trials.splits, trials.steps
         return {
             "measured": True,
+            "date": today(),
             "level": "relative cross-entropy" if data.classes else "NMSE",
             "data": {"name": data.name, **facts(data), "notes": notes(data, splits[0])},
             "plan": trials.plan.to_json(),

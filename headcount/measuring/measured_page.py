@@ -28,6 +28,7 @@ def measured(found: Measurement, *, command: str = "") -> str:
     return render(
         "measured.html",
         "headcount.measuring",
+        date=spec.get("date", ""),
         found=found,
         study=study,
         headline=found.answer.headline,

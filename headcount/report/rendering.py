@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import datetime
 from typing import TYPE_CHECKING, Any
 
 from headcount.drawing.palette import stylesheet
 from headcount.drawing.svg import Figure
-from headcount.numerals import counted, short, spelt
+from headcount.numerals import counted, short, spelt, today
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -40,7 +39,7 @@ def render(template: str, *packages: str, date: str = "", **values: Any) -> str:
         "slug": lambda text: text.replace(" ", "-"),
         "spelt": spelt,
     }
-    date = date or f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"
+    date = date or today()
     loaded = environment.get_template(template)
     return loaded.render(style=trusted(stylesheet()), version=__version__, date=date, **values)
 

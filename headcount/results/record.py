@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import json
 import platform
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from headcount.files import text_in
+from headcount.numerals import today
 from headcount.results.literature import Cells, Published
 
 __all__ = ["Stated", "Measured", "Record", "Reproduction", "Setting", "device_name"]
@@ -107,7 +107,7 @@ class Reproduction:
         return Record(
             name=self.name,
             quick=setting.quick and not self.computed,
-            date=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
+            date=today(),
             device=device_name(setting.device),
             command=self.command(setting),
             seconds=round(time.perf_counter() - start, 1),

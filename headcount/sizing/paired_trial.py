@@ -5,7 +5,6 @@ Rows are written as they come, and a run that was stopped goes on where it was.
 
 from __future__ import annotations
 
-import datetime
 import json
 import math
 import time
@@ -19,6 +18,7 @@ import torch
 
 from headcount.files import text_in, write_text
 from headcount.nets.grouped import GroupedShape
+from headcount.numerals import today
 from headcount.sizing.model_shape import BARE, ModelShape
 from headcount.sizing.windows import TokenWindows
 from headcount.training import Given, Member, Recipe, Schedule, train
@@ -91,7 +91,7 @@ class TrialRows:
     def add(self, rows: Sequence[dict[str, object]], **more: Any) -> None:
         new = {(row["shape"], row["seed"], row["rate"]) for row in rows}
         self.rows = [r for r in self.rows if (r["shape"], r["seed"], r["rate"]) not in new] + list(rows)
-        environment = {"date": f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}", "torch": torch.__version__, **more}
+        environment = {"date": today(), "torch": torch.__version__, **more}
         content = {"facts": self.facts, "made": environment, "rows": self.rows}
         write_text(self.path, json.dumps(content, indent=1) + "\n")
 

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import torch
 
+from headcount.numerals import today
 from headcount.papers.born.ablations import ABLATED, AblationSetting, ablation, ablation_summary
 from headcount.training.bank_jobs import environment
-from studies.stored import DATA, stored, today, written
+from studies.stored import DATA, stored, written
 
 SMALL = AblationSetting(lengths=(4, 8), heads=2, embed_dim=32, steps=600, lr=4e-3)
 TINY = AblationSetting(lengths=(4, 6), heads=2, embed_dim=8, steps=16, batch=4, seeds=(0,), samples=8)

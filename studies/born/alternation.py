@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from headcount.numerals import today
 from headcount.papers.born.alternation_study import (
     NARROW,
     AlternationSetting,
@@ -25,7 +26,7 @@ from headcount.papers.born.alternation_study import (
     small_alternation,
 )
 from headcount.training.bank_jobs import environment
-from studies.stored import DATA, stored, today, written
+from studies.stored import DATA, stored, written
 
 
 def main() -> None:

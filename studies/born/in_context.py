@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from headcount.nets.pretrained.packaged import model_and_tokenizer
+from headcount.numerals import today
 from headcount.papers.born.experiments import TASKS
 from headcount.papers.born.in_context import ContextSetting, asked_in_context, reader_of
-from studies.stored import DATA, stored, today, written
+from studies.stored import DATA, stored, written
 
 
 def main() -> None:

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import torch
 
+from headcount.numerals import today
 from headcount.papers.born.experiments import LONG, SHORT, TASKS, from_scratch, summary, tiny
 from headcount.training.bank_jobs import environment
-from studies.stored import DATA, stored, today, written
+from studies.stored import DATA, stored, written
 
 SETTINGS = {"short": SHORT, "long": LONG, "wide": replace(SHORT, embed_dim=128)}
 

@@ -11,11 +11,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from headcount.numerals import today
 from headcount.training.bank_jobs import environment
 from studies.claims.cases import SEED, Case, drawn_cases
 from studies.claims.judged import Row, confirmed, near, table
 from studies.claims.training_cases import BATCH, FORMS, learned
-from studies.stored import stored, today, written
+from studies.stored import stored, written
 
 SMALL = {"steps": 64, "samples": 2048, "seeds": 2}
 

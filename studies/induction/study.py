@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from headcount.files import write_text
+from headcount.numerals import today
 from headcount.papers.induction.bounds import information_table
 from headcount.papers.induction.experiments import (
     ChainRun,
@@ -34,7 +35,7 @@ from headcount.papers.induction.experiments import (
 from headcount.papers.induction.networks import MatchingNet, generalised_induction, matched_mean, unmatched
 from headcount.papers.induction.staged import GROUPS, Stage
 from headcount.tasks.ngrams import NGram
-from studies.stored import DATA, stored, today
+from studies.stored import DATA, stored
 
 STEPS = 300
 SHOWN = sorted({*range(21), *(round(10 ** (e / 12)) for e in range(16, 30)), 50, 100, STEPS})

@@ -22,6 +22,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from headcount.numerals import today
 from headcount.papers.infoflow import predict
 from headcount.papers.infoflow.trained_cells import Entry
 from headcount.tasks import Induction, KthLargest, LinearMax, OppositePair, PairMax, PositionSum, UnitSphere, Wells
@@ -30,7 +31,7 @@ from studies.infoflow.battery import Group, P, entries, tiny
 from studies.infoflow.held_out_tasks import PlaceAndMaxima, ProductOfMaxima, RankSum, TwoHops
 from studies.infoflow.solved import solved
 from studies.infoflow.trained_battery import Rows, trained_shares
-from studies.stored import DATA, of_steps, stored, today, written
+from studies.stored import DATA, of_steps, stored, written
 
 LENGTHS = (16, 48)
 LEARNED = 1e-2  # a reference above this is trained again, then left out

@@ -29,6 +29,7 @@ from typing import Any
 import torch
 
 from headcount.nets import Transformer
+from headcount.numerals import today
 from headcount.papers.infoflow import asked_forms, predict
 from headcount.papers.infoflow.choosing import sharings
 from headcount.papers.infoflow.experiments import PAIRS, pair_cells
@@ -40,7 +41,7 @@ from headcount.training.data import Resident
 from headcount.training.fresh import OnDevice
 from studies.infoflow.pair_start import pair_start, smooth_pair_start
 from studies.infoflow.routed import disturbed
-from studies.stored import DATA, stored, today, written
+from studies.stored import DATA, stored, written
 
 RATES = (5e-4, 1e-3, 2e-3)
 DECAY = 1e-2

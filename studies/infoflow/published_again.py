@@ -14,10 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from headcount.numerals import today
 from headcount.papers.infoflow.experiments import triangle_cells
 from headcount.papers.infoflow.trained_cells import Entry, train_cells
 from studies.infoflow.battery import battery
-from studies.stored import DATA, of_steps, stored, today, written
+from studies.stored import DATA, of_steps, stored, written
 
 EVERY = 5
 

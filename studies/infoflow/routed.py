@@ -25,12 +25,13 @@ from torch import Tensor, nn
 
 from headcount.nets import Architecture, Transformer
 from headcount.nets.transformer import Attention, FeedForward, position_features
+from headcount.numerals import today
 from headcount.papers.infoflow.experiments import position_rows
 from headcount.papers.infoflow.trained_cells import Entry, Trained
 from headcount.tasks import LinearMax
 from headcount.training import Member, Recipe, train
 from headcount.training.data import Resident
-from studies.stored import DATA, of_steps, stored, today, written
+from studies.stored import DATA, of_steps, stored, written
 
 SPARE = 8  # hidden units that do nothing at first
 BETA = (8.0, 8.0)  # of the retrievals, and of the class token's look at the first D positions

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from headcount.numerals import today
 from headcount.papers.infoflow.experiments import (
     TOKENS,
     pair_cells,
@@ -24,7 +25,7 @@ from headcount.papers.infoflow.experiments import (
 )
 from headcount.papers.infoflow.trained_cells import Entry, train_cells
 from headcount.training.bank_jobs import environment
-from studies.stored import DATA, of_steps, stored, today, written
+from studies.stored import DATA, of_steps, stored, written
 
 NAMES = ("gaussian", "sphere", "triangle", "positions", "windows")
 

@@ -18,11 +18,12 @@ from typing import Any
 
 import torch
 
+from headcount.numerals import today
 from headcount.papers.infoflow.trained_cells import Entry, train_cells
 from headcount.training import Recipe
 from headcount.training.bank_jobs import environment
 from studies.infoflow.battery import battery, confusion, judged, tiny
-from studies.stored import DATA, of_steps, stored, today, written
+from studies.stored import DATA, of_steps, stored, written
 
 Rows = list[dict[str, Any]]
 

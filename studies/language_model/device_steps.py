@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from headcount.files import atomic_write
 from headcount.nets.pretrained.families import family_of
 from headcount.nets.pretrained.gguf_files import origin_of
 from headcount.nets.pretrained.model_places import folder_of
+from headcount.numerals import today
 from headcount.shrinking.block_rounding import block_bytes, in_blocks
 from headcount.shrinking.language_model import Calibrated, calibrated
 from headcount.shrinking.loss_bench import benched
@@ -118,7 +118,7 @@ class DeviceRun:
     def facts(self) -> Figures:
         there = torch.cuda.get_device_name() if self.device.startswith("cuda") else platform.machine()
         how = {"device": there, "torch": torch.__version__, "command": "python -m studies.language_model run"}
-        return {"date": str(date.today()), **how, "judged in": "float32"}
+        return {"date": today(), **how, "judged in": "float32"}
 
     def budgets(self) -> list[Figures]:
         """Quality at every budget from one calibration, and at the budgets of three losses."""

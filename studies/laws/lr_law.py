@@ -43,6 +43,7 @@ import torch
 
 from headcount.files import write_text
 from headcount.fits import knee
+from headcount.numerals import today
 from headcount.papers.head_count.reproduce import GRIDS
 from headcount.papers.lr_law.experiments import RATES, heads_of_four, rate_study, small_study, tasks
 from headcount.papers.lr_law.paired_slope import paired_width_slope
@@ -54,7 +55,7 @@ from headcount.tasks import KthLargest, Task
 from headcount.training import RateSearch, Recipe
 from headcount.training.progress import bar
 from headcount.training.sweeps import run
-from studies.stored import DATA, stored, today
+from studies.stored import DATA, stored
 
 COLUMNS = ("length", "heads", "width", "parameters", "steps", "lr", "seed", "nmse", "final_nmse", "status")
 CLOSE_RATES = tuple(float(f"{1e-3 * 1.5**i:.3g}") for i in range(8))

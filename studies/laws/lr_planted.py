@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from headcount.numerals import today
 from headcount.papers.lr_law import PUBLISHED, best_rate, extrapolated_law, rate_law
 from headcount.papers.lr_law.two_roads import RateLaw
 from headcount.results import Study
@@ -153,7 +154,7 @@ def main() -> None:
             f"({row['extrapolated_steps_covered']} of {row['extrapolated']} cover)"
         )
     content = {
-        "date": f"{time.strftime('%Y-%m-%d', time.gmtime())}",
+        "date": today(),
         "command": f"python -m studies.laws.lr_planted --studies {chosen.studies}",
         "seconds": round(time.perf_counter() - began, 1),
         "planted": {"parameters": PUBLISHED.parameters, "steps": PUBLISHED.steps},

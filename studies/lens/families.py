@@ -13,11 +13,11 @@ import argparse
 import json
 import time
 import warnings
-from datetime import date
 from typing import Any
 
 import torch
 
+from headcount.numerals import today
 from headcount.papers.tensor_lens import operator
 from headcount.report.tabular import table_lines
 from studies.stored import DATA, written
@@ -208,7 +208,7 @@ def main() -> None:
         return
     import transformers
 
-    device = f"float32, {date.today()}, CPU, torch {torch.__version__}, transformers {transformers.__version__}"
+    device = f"float32, {today()}, CPU, torch {torch.__version__}, transformers {transformers.__version__}"
     written(DATA / "lens_families.json", {"device": device, "rows": rows})
 
 

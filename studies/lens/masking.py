@@ -10,7 +10,6 @@ import argparse
 import json
 import time
 from dataclasses import replace
-from datetime import date
 from statistics import median
 from typing import Any
 
@@ -18,6 +17,7 @@ from headcount.drawing.panels import figure_of, frames, legend, plain_panel
 from headcount.drawing.svg import Figure
 from headcount.nets import Architecture
 from headcount.nets.pretrained.packaged import model_and_tokenizer
+from headcount.numerals import today
 from headcount.papers.tensor_lens.experiments import compared, sentence_curves, trained_curves
 from headcount.papers.tensor_lens.masking import FRACTIONS, MAPS
 from headcount.report.tabular import table_lines
@@ -123,7 +123,7 @@ def main() -> None:
     rows = json.loads(FILE.read_text()) if FILE.exists() else []
     for name in options.only:
         curves = on_sentences() if name == ENCODER else on_task(name, options.inputs)
-        curves["date"] = str(date.today())
+        curves["date"] = today()
         rows = [row for row in rows if row["name"] != name] + [curves]
         written(FILE, rows)
         print(tables([curves]), flush=True)

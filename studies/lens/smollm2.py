@@ -31,10 +31,10 @@ import torch
 from torch import Tensor
 
 from headcount.nets.recorded import Replay, parameters_still
-from headcount.numerals import spoken_bytes
+from headcount.numerals import spoken_bytes, today
 from headcount.papers.tensor_lens import Operator, model_and_tokenizer, operator
 from headcount.report.tabular import table_lines
-from studies.stored import DATA, ROOT, today, written
+from studies.stored import DATA, ROOT, written
 
 FILE = DATA / "tensor_lens.json"
 COMMAND = "python -m studies.lens.smollm2"

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from headcount.numerals import today
 from headcount.papers.tensor_lens import LensView, model_and_tokenizer, view_of_text
 from headcount.papers.tensor_lens.lens_pages import SIZES, layer_map, lens_page
-from studies.stored import DATA, stored, today, written
+from studies.stored import DATA, stored, written
 
 __all__ = ["COMMANDS", "page", "picture", "read_view"]
 
@@ -51,7 +52,7 @@ def picture(name: str) -> str:
 
 def page(name: str) -> str:
     """The whole page, as the command writes it."""
-    return lens_page(read_view(name), command=COMMANDS[name])
+    return lens_page(read_view(name), command=COMMANDS[name], date=stored(FILE)["date"])
 
 
 def main() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import time
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from headcount.certificates.worst_case.branching import SearchLimits
 from headcount.certificates.worst_case.proofs import prove
 from headcount.files import atomic_write
 from headcount.kernels.box_program import compile_boxes
+from headcount.numerals import now
 from studies.worst.cells import REST, SMALL, WHOLE, Plan, StudyBank
 from studies.worst.measured_cells import MeasuredCell, Took, checked, measured, proved_columns, sizes_of
 from studies.worst.training_banks import TrainedCell, built, trained
@@ -155,7 +155,7 @@ class Run:
         """All of it, whole or not at all."""
         device = torch.cuda.get_device_name() if self.asked.device.startswith("cuda") else "CPU"
         self.known["about"] = {
-            "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            "date": now(),
             "device": device,
             "torch": torch.__version__,
             "command": "python -m studies.worst",

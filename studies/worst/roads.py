@@ -9,7 +9,6 @@ by boxes of the winners, as length, heads and width grow. All seconds are those 
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import time
 from collections.abc import Callable
@@ -31,6 +30,7 @@ from headcount.certificates.worst_case.sloped_targets import LookedUp, sloped
 from headcount.certificates.worst_case.winners_road import prove_by_winners
 from headcount.nets import Architecture
 from headcount.nets.target_units import TargetUnits
+from headcount.numerals import now
 from headcount.tasks import Wells
 from headcount.training import Member, Recipe, train
 from headcount.training.data import target_scale
@@ -146,7 +146,7 @@ def main() -> None:
         ends.append({**sizes, "nmse": float(f"{nmse:.3g}"), **ended})
         print(json.dumps(ends[-1]), flush=True)
     content = {
-        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "date": now(),
         "device": f"CPU, {torch.get_num_threads()} threads, seconds of the processor",
         "torch": torch.__version__,
         "command": "python -m studies.worst.roads",

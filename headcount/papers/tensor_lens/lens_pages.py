@@ -22,7 +22,7 @@ TONES = (  # what raises and what lowers, so that the map is right as a file of 
 )
 
 
-def lens_page(view: LensView, *, command: str = "") -> str:
+def lens_page(view: LensView, *, command: str = "", date: str = "") -> str:
     """The page as HTML that needs no other file, no network and no script; hovering shows numbers."""
     return render(
         "lens.html",
@@ -34,6 +34,7 @@ def lens_page(view: LensView, *, command: str = "") -> str:
         figure=both("map", *(layer_map(view, width) for width in SIZES)),
         frozen=", ".join(f"{n} {kind}" for kind, n in view.certificate["frozen"].items()),
         command=command,
+        date=date,
     )
 
 
