@@ -17,13 +17,13 @@ from headcount.measuring.paired_ratios import Compared
 from headcount.numerals import counted
 from studies.measure.bench import KEPT, REAL_SECONDS
 from studies.measure.beside import Beside, beside, plain_table, with_comparisons
-from studies.measure.chance import TOLERANCE, at_random, by_halves, means, shrunken
+from studies.measure.chance import TOLERANCE, at_random, by_halves, means, near_least, shrunken
 from studies.measure.picture import picture
 from studies.measure.pool import read_rows, write_rows
 from studies.measure.runs import WORKERS, Row
 from studies.measure.sets import PLANTED, REAL
 
-__all__ = ["longest_of", "main", "page"]
+__all__ = ["longest_of", "main", "page", "time_of"]
 
 FORMS = {
     "quick": "one layer, 600 steps, five splits (`--quick`)",
@@ -33,6 +33,7 @@ FORMS = {
     "600 s": "ten minutes, four look-ups alone",
 }
 FIGURE_FILE = "images/measure_heads.svg"
+_FORM = re.compile(r"([0-9.]+) s(?: of ([0-9]+) cores)?")
 LEAST_SHOWN = 60.0  # seconds of a real set's run
 WITHIN = 0.2  # of a budget: how far over it a run may end
 INTRODUCTION = """# What `measure` says of data whose answer is known
@@ -86,7 +87,7 @@ one split) where 0.12 is what everybody gets.
 REAL_RULES = f"""Asked after rules had been changed by looking at these very sets (above), and judged by rules of
 which two were changed while rows came in: everybody without attention one by one, and the three words for advice (the
 best block was first chosen by half of the splits). So this table does not test them. A set has at most 64 tokens
-(longer series are cut into patches) and about 1,200 training sequences. Times are of two cores, unless more are named.
+(longer series are cut into patches) and about 1,200 training sequences.
 Rows of {REAL_SECONDS:g} s are by the rules in force; the others were made when a block was advised whose mean, not the
 end of its interval, is within the tolerance, which is how BasicMotions came to be out. The plain encoder (`plain.py`:
 torch alone, `nn.TransformerEncoderLayer`, the same widths, search, inner parts and stopping rule; 1,500 steps, ten
@@ -117,6 +118,7 @@ def page(data: Path) -> str:
     parts = [
         INTRODUCTION + FIGURE,
         *_planted(rows),
+        *_plain_planted(rows),
         *_busy(rows),
         *_real(rows),
         *_kept(rows),
@@ -143,6 +145,21 @@ def _planted(rows: Sequence[Row]) -> Iterable[str]:
         missing = [name for name in names if name not in {row["set"] for row in some}]
         if missing:
             yield f"Not run in this form: {', '.join(missing)}.\n"
+
+
+def _plain_planted(rows: Sequence[Row]) -> Iterable[str]:
+    """What the plain encoder needs of the planted look-ups: its cheapest count is the truth where it is another one."""
+    plain = {one.name: some for one in PLANTED if (some := _plain_rows(rows, one.name))}
+    if not plain:
+        return
+    yield "## Planted look-ups, by the plain encoder\n"
+    for name, some in plain.items():
+        errors = {heads: error for (heads, layers), error in means(plain_table(some)).items() if layers == 1}
+        least = min(errors, key=lambda heads: errors[heads])
+        cheapest = min(heads for heads, error in errors.items() if near_least(error, errors[least]))
+        yield f"{name}, one layer: the least error is {errors[least]:.2g} ({counted(least, 'head')}); the"
+        yield f"cheapest count within the tolerance of it is {cheapest} ({errors[cheapest]:.2g}).\n"
+    yield from _plain_tables(plain)
 
 
 def _right(row: Row) -> bool:
@@ -180,7 +197,7 @@ def _heads_in(row: Row) -> str:
 def _real(rows: Sequence[Row]) -> Iterable[str]:
     names = [one.name for one in REAL]
     longest = longest_of(rows)
-    plain = {name: [row for row in rows if (row["set"], row["form"]) == (name, "plain")] for name in names}
+    plain = {name: _plain_rows(rows, name) for name in names}
     both = {name: beside(row, plain[name]) for name, row in longest.items()}
     compared = [both[name] for name in names if both.get(name) is not None]
     yield "## Real sets\n"
@@ -196,6 +213,10 @@ def _real(rows: Sequence[Row]) -> Iterable[str]:
     yield "Terms: " + "; ".join(f"{one.name} ({one.terms})" for one in REAL) + ".\n"
 
 
+def _plain_rows(rows: Iterable[Row], name: str) -> list[Row]:
+    return [row for row in rows if (row["set"], row["form"]) == (name, "plain")]
+
+
 def longest_of(rows: Iterable[Row]) -> dict[str, Row]:
     """The row of every real set that had most time."""
     return {row["set"]: row for row in sorted(filter(_of_real, rows), key=_budget)}
@@ -207,8 +228,18 @@ def _of_real(row: Row) -> bool:
 
 def _budget(row: Row) -> float:
     """Seconds of two cores."""
-    form = re.match(r"([0-9.]+) s(?: of ([0-9]+) cores)?", row["form"])
+    form = _FORM.match(row["form"])
     return 0.0 if form is None else float(form[1]) * int(form[2] or WORKERS) / WORKERS
+
+
+def time_of(row: Row) -> str:
+    """The time that a row was given, with its cores.
+
+    >>> time_of({"form": "600 s"}), time_of({"form": "240 s of 5 cores"})
+    ('600 s of 2 cores', '240 s of 5 cores')
+    """
+    form = _FORM.match(row["form"])
+    return row["form"] if form is None or form[2] else f"{row['form']} of {WORKERS} cores"
 
 
 def _tally(compared: Sequence[Beside], rows: Sequence[Row]) -> Iterable[str]:
@@ -321,7 +352,7 @@ PLANTED_COLUMNS: tuple[Column, ...] = (
 RealPair = tuple[Row, "Beside | None"]
 REAL_COLUMNS: tuple[tuple[str, Callable[[RealPair], Any]], ...] = (
     ("set", lambda pair: pair[0]["set"]),
-    ("time", lambda pair: pair[0]["form"]),
+    ("time", lambda pair: time_of(pair[0])),
     ("linear", lambda pair: _level(pair[0], "linear, pooled", "linear, flattened")),
     ("boosting", lambda pair: _level(pair[0], "gradient boosting")),
     ("zero heads", lambda pair: _level(pair[0], "zero heads")),

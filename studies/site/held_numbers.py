@@ -21,7 +21,7 @@ from headcount.papers.lr_law.published import PUBLISHED
 from headcount.reproduction import read_records
 from headcount.results import read_study
 from headcount.results.record import Record
-from studies.measure.page import longest_of
+from studies.measure.page import longest_of, time_of
 from studies.site.gallery import MEASURE, measurement
 
 __all__ = ["HELD", "STATED", "filled", "page", "readme", "unheld"]
@@ -230,7 +230,7 @@ def _example() -> str:
 
 def _digits() -> str:
     row = longest_of(_data("measure_bench"))["digits"]
-    text = f"- The 1,797 digits of scikit-learn, a row of pixels per token, in {row['form']}: *{row['advice']}*"
+    text = f"- The 1,797 digits of scikit-learn, a row of pixels per token, in {time_of(row)}: *{row['advice']}*"
     return "\n" + textwrap.fill(text, 132, subsequent_indent="  ", break_on_hyphens=False) + "\n"
 
 
