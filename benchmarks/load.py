@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from headcount.numerals import today
 from headcount.results import Store
 
 COMMANDS = ("runs", "fit", "runs export", "report")
@@ -25,7 +26,6 @@ MEASURED = """
 import json, sys, time
 began = time.monotonic()
 from headcount.cli import main
-from headcount.numerals import today
 try:
     main(sys.argv[1:])
 except SystemExit as end:

@@ -31,6 +31,7 @@ from benchmarks.bank_speed import CELLS
 from benchmarks.decoder_speed import CASES, TINY
 from benchmarks.deep_race import DEEP, GROWTH, WIDE
 from benchmarks.problem import Size
+from headcount.numerals import now
 
 HERE = Path(__file__).resolve().parents[1]
 INTO = HERE / "docs/data/race_one_bank.json"
@@ -125,7 +126,6 @@ from headcount.tasks.neighbours import Neighbour
 from headcount.training import Member
 from headcount.training.loop import _Run
 from headcount.training.strings import CHUNK as STEPS, LetterStrings, string_recipe
-from headcount.numerals import now
 def chosen(problem):
     rows = problem.order[:, : problem.size.batch].contiguous()
     def batch(pack): return Batch(problem.x, problem.which, rows, problem.y[0][rows], None, pack(problem.x))
