@@ -5,6 +5,9 @@
     python -m studies.measure.bench --data DIR --cores 12 --gpu 2  everything, each run with two cores
     python -m studies.measure.bench --data DIR --busy              beside it, planted sets among four endless loops
 
+DIR holds what `sets.py` names: files of six sets, and aeon's wheel unpacked there (`pip download --no-deps aeon`, then
+`unzip aeon-*.whl 'aeon/datasets/data/*'`).
+
 Resumable: a row that is kept is not made again. A run begins only if it ends before `--seconds` are over. `--only SET`
 keeps to some sets; `--scale 0.1` asks for a tenth of every time and of the plain encoder's steps.
 """

@@ -39,8 +39,9 @@ WITHIN = 0.2  # of a budget: how far over it a run may end
 INTRODUCTION = """# What `measure` says of data whose answer is known
 
 Written by `python -m studies.docs` from `docs/data/measure_bench.json`, `measure_simulated.json` and
-`measure_coverage.json`; measured by `python -m studies.measure.bench`, whose rows `python -m studies.measure.page FILE`
-takes in, by `python -m studies.measure.simulated` and by `python -m studies.measure.coverage`.
+`measure_coverage.json`; measured by `python -m studies.measure.bench` (its first lines say where real sets come from),
+whose rows `python -m studies.measure.page FILE` takes in, by `python -m studies.measure.simulated` and by
+`python -m studies.measure.coverage`.
 
 The network asked about is a standard encoder: a linear embedding (or a table of letters), learnt positions, pre-norm
 attention and feed-forward with residuals, 48 wide throughout, read out from a class token. Zero heads are a

@@ -44,6 +44,7 @@ PLANTED = (
 )
 UCI = "UCI Machine Learning Repository, CC BY 4.0, in scikit-learn's wheel"
 AEON = "UCR and UEA archive, research, in aeon's wheel"
+AEON_DATA = "aeon/datasets/data"  # inside the wheel
 FROM_AEON = (
     "ACSF1", "ArrowHead", "BasicMotions", "CardanoSentiment", "GunPoint", "JapaneseVowels", "OSULeaf",
     "PickupGestureWiimoteZ",
@@ -53,7 +54,7 @@ REAL = (
     BenchSet("breast cancer", real.breast_cancer, terms=UCI),
     BenchSet("wine", real.wine, terms=UCI),
     BenchSet("diabetes", real.diabetes, terms="Efron et al. (2004), in scikit-learn's wheel"),
-    *(BenchSet(name, real.time_series, terms=AEON, file=f"aeon/{name}/{name}_TRAIN.ts") for name in FROM_AEON),
+    *(BenchSet(name, real.time_series, terms=AEON, file=f"{AEON_DATA}/{name}/{name}_TRAIN.ts") for name in FROM_AEON),
     BenchSet("FSDD", real.spoken_digits, terms="CC BY-SA 4.0", file="fsdd/fsdd_1200.npz"),
     BenchSet("MNIST rows", real.mnist_rows, terms="CC BY-SA 3.0", file="mnist/mnist_13k.npz"),
     BenchSet("ETTh1 windows", real.oil_temperature, terms="CC BY-ND 4.0", file="ett/ETTh1.csv"),
