@@ -6,12 +6,14 @@ Arrays come from files without anything in them being run.
 from __future__ import annotations
 
 import contextlib
+import json
+import math
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headcount.refusals import RefusalError
 from headcount.visible import visible
@@ -59,6 +61,36 @@ def write_text(path: str | Path, text: str) -> Path:
     with atomic_write(path) as scratch:
         scratch.write_text(visible(text), encoding="utf-8")
     return Path(path)
+
+
+def write_json(path: str | Path, value: Any) -> Path:
+    """Write a value as JSON, whole or not at all; its path."""
+    return write_text(path, strict_json(value, indent=1) + "\n")
+
+
+def strict_json(value: Any, **how: Any) -> str:
+    """JSON that every reader takes: what is no finite number is null.
+
+    >>> strict_json({"nmse": float("inf"), "heads": 4})
+    '{"nmse": null, "heads": 4}'
+    """
+    try:
+        return json.dumps(value, allow_nan=False, **how)
+    except ValueError:
+        return json.dumps(finite(value), **how)
+
+
+def finite(value: Any) -> Any:
+    """A value of tables and lists with None for every number that is not finite.
+
+    >>> finite({4: (1.0, float("nan"))})
+    {'4': [1.0, None]}
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(key): finite(v) for key, v in value.items()}
+    return [finite(v) for v in value] if isinstance(value, list | tuple) else value
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -34,6 +34,16 @@ def html_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     body = "".join(f"<tr>{''.join(f'<td>{value}</td>' for value in line)}</tr>" for line in lines[:MOST_ROWS])
     more = f"<p>and {len(lines) - MOST_ROWS:,} rows more</p>" if len(lines) > MOST_ROWS else ""
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def html_answer(sentence: str, rows: Sequence[Mapping[str, Any]], picture: str = "") -> str:
+    """What an answer says, its picture where there is one, and its rows.
+
+    >>> html_answer("four heads", [{"heads": 4}])
+    '<p>Four heads</p><table><thead><tr><th>heads</th></tr></thead><tbody><tr><td>4</td></tr></tbody></table>'
+    """
+    table = html_table(tuple(rows[0]), [tuple(row.values()) for row in rows]) if rows else ""
+    return html_words(sentence) + picture + table
 
 
 def html_words(words: str) -> str:

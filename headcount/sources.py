@@ -179,7 +179,7 @@ class Checked(str):
 
 
 @dataclass(frozen=True)
-class Result:
+class Implementation:
     """A statement, the function that makes it executable, and the test that holds it to its word.
 
     `hypotheses` are what it needs; those that the program checks are `Checked`, the others must be known otherwise.
@@ -203,7 +203,7 @@ class Result:
         return tuple(h for h in self.hypotheses if not isinstance(h, Checked))
 
 
-_RESULTS: list[Result] = []
+_IMPLEMENTATIONS: list[Implementation] = []
 
 
 def implements(
@@ -222,13 +222,15 @@ def implements(
         says = (code.__doc__ or "").strip().splitlines()
         if not says:
             raise ValueError(f"{code.__qualname__} implements {source} and has no docstring to say how")
-        _RESULTS.append(Result(source, f"{code.__module__}.{code.__qualname__}", says[0], test, status, hypotheses))
+        _IMPLEMENTATIONS.append(
+            Implementation(source, f"{code.__module__}.{code.__qualname__}", says[0], test, status, hypotheses)
+        )
         return code
 
     return mark
 
 
-def results() -> tuple[Result, ...]:
+def implementations() -> tuple[Implementation, ...]:
     """Every marked result of the rooms imported so far, paper by paper."""
     order = list(PAPERS)
-    return tuple(sorted(_RESULTS, key=lambda r: (order.index(r.source.paper), r.source.name, r.code)))
+    return tuple(sorted(_IMPLEMENTATIONS, key=lambda r: (order.index(r.source.paper), r.source.name, r.code)))

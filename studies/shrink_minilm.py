@@ -111,7 +111,7 @@ def measure_all(options: argparse.Namespace) -> None:
     for variant in VARIANTS:
         if variant.name not in results["variants"] and options.only in variant.name:
             model, chosen, facts = shrink(variant, options, tokenizer, surveys)
-            facts |= {"ranks": [row["sum"] for row in chosen.rows()], "of": [row["of"] for row in chosen.rows()]}
+            facts |= {"ranks": [row["sum"] for row in chosen.rows], "of": [row["of"] for row in chosen.rows]}
             facts |= {"stock": chosen.stock, "kept": chosen.parameters, "predicted": chosen.error}
             facts |= {"removed": len(chosen.removed), "curve": variant.curve, "keep": variant.keep}
             _add(results, variant.name, facts, model, encoded, options)

@@ -7,7 +7,7 @@ import pytest
 
 from headcount.report import rendering
 from headcount.reproduction.theorems import table
-from headcount.sources import STATUSES, results
+from headcount.sources import STATUSES, implementations
 from studies.docs import GENERATED
 
 ROOT = Path(__file__).parent.parent
@@ -53,9 +53,9 @@ def test_every_page_and_picture_of_the_docs_is_generated_or_written_by_hand():
 
 def test_every_statement_says_how_it_is_known():
     table()
-    assert not [r.code for r in results() if not r.status], "state status= in @implements"
-    assert {r.status for r in results()} == set(STATUSES)
-    bounds = [r for r in results() if r.code.endswith("_exponent")]
+    assert not [r.code for r in implementations() if not r.status], "state status= in @implements"
+    assert {r.status for r in implementations()} == set(STATUSES)
+    bounds = [r for r in implementations() if r.code.endswith("_exponent")]
     assert all(r.hypotheses for r in bounds)
     (theorem,) = [r for r in bounds if r.source.name == "Theorem 2(2)"]
     assert "heads < retrievals" in theorem.checked
@@ -64,6 +64,6 @@ def test_every_statement_says_how_it_is_known():
 
 def test_every_result_names_a_test_that_exists():
     table()
-    for result in results():
+    for result in implementations():
         path, _, name = result.test.partition("::")
         assert f"def {name}(" in (ROOT / path).read_text(), result

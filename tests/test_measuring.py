@@ -679,7 +679,7 @@ def test_workers_train_the_rows_that_one_process_would(tmp_path, monkeypatch):
     def told(found):
         return [{k: v for k, v in row.items() if k != "cpu_seconds"} for row in found.study]
 
-    assert told(alone) == told(together) and alone.advice == together.advice
+    assert told(alone) == told(together) and alone.sentence == together.sentence
     assert (tmp_path / "1.hc").read_bytes() == (tmp_path / "2.hc").read_bytes()
 
 
@@ -696,7 +696,7 @@ def test_a_stored_measurement_with_a_field_of_another_type_is_one_line_or_none(f
     )  # fmt: skip
     spec = {"plan": {field.removeprefix("plan."): value}} if "." in field else {field: value}
     try:
-        assert Measurement(Study(rows, spec)).advice
+        assert Measurement(Study(rows, spec)).sentence
     except ValueError as refusal:
         assert "damaged" in str(refusal)
 
@@ -710,7 +710,7 @@ def test_a_stored_row_with_a_field_missing_or_of_another_type_is_one_line(column
            "nmse": 0.2, "inner": 0.2, "short": 0.3}  # fmt: skip
     changed = {k: v for k, v in row.items() if k != column} if value == "gone" else row | {column: value}
     if (column == "contestant" and value == "x") or (value is None and column in ("nmse", "inner", "short")):
-        assert Measurement(Study((changed,))).advice
+        assert Measurement(Study((changed,))).sentence
         return
     with pytest.raises(ValueError, match=f"damaged: {column} is"):
-        Measurement(Study((changed,))).advice  # noqa: B018
+        Measurement(Study((changed,))).sentence  # noqa: B018

@@ -1,10 +1,13 @@
 """What a prompt and a notebook show: short words within 80 columns, small tables, and a bar where somebody looks."""
 
+import ast
 import contextlib
+import inspect
 import io
 import sys
 import tempfile
 import types
+import typing
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -15,7 +18,7 @@ import torch
 import headcount as hc
 from headcount.measuring import StudyPlan
 from headcount.nets import Transformer
-from headcount.results import read_study
+from headcount.results import Result, read_study
 from headcount.training.progress import automatic, in_notebook
 from headcount.training.spec import Sweep
 
@@ -80,6 +83,40 @@ def test_a_value_is_short_at_a_prompt_and_a_table_in_a_notebook(name):
     assert not page.open and len(value._repr_html_()) < 20_000
     assert page.rows > 1 or page.pictures
     assert len("".join(page.words)) < 2000, "what is shown is read at a glance"
+
+
+NOUNS = {"load", "task"}  # what these give is asked further, it is no answer
+VERBS = [name for name in hc.__all__ if inspect.isfunction(getattr(hc, name)) and name not in NOUNS]
+MEMBERS = ("rows", "sentence", "files", "_repr_html_")
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_every_verb_gives_rows_a_sentence_files_and_a_picture(name):
+    verb = inspect.unwrap(getattr(hc, name))
+    answer = typing.get_type_hints(types.SimpleNamespace(__annotations__={"a": verb.__annotations__["return"]}),
+                                   vars(sys.modules[verb.__module__]))["a"]  # fmt: skip
+    for kind in typing.get_args(answer) or (answer,):
+        missing = [m for m in MEMBERS if not hasattr(kind, m) and m not in kind.__dataclass_fields__]
+        assert not missing, f"{kind.__name__}, which {name} gives, lacks {missing}"
+
+
+def test_what_shows_itself_in_a_notebook_is_an_answer_whole():
+    lacking = []
+    for path in Path("headcount").rglob("*.py"):
+        for kind in (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)):
+            has = {n.name for n in kind.body if isinstance(n, ast.FunctionDef)}
+            has |= {n.target.id for n in kind.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)}
+            if "_repr_html_" in has or {"sentence", "files"} <= has:
+                lacking += [f"{path}: {kind.name} has no {m}" for m in MEMBERS if m not in has]
+    models = {"FittedModel", "Certificate"}  # a network that answers, and a part of `Built`
+    assert not [line for line in lacking if line.split()[1] not in models]
+
+
+def test_an_answer_writes_its_files_and_is_known_by_them(tmp_path):
+    answer = VALUES["Prediction"]()
+    written = answer.files(tmp_path / "plan")
+    assert isinstance(answer, Result) and written and all(path.stat().st_size for path in written)
+    assert answer.rows and answer.sentence and not isinstance(answer.sentence, Result)
 
 
 def test_many_rows_are_cut_and_said():

@@ -17,10 +17,10 @@ from headcount.certificates.attack import Attempt, Check, Trial
 from headcount.certificates.certificate import Certificate
 from headcount.certificates.domains import Domain
 from headcount.certificates.network import ClassTokenNet
-from headcount.files import atomic_write
+from headcount.files import atomic_write, write_json
 from headcount.frozen import checked, class_named, field_of, plain, rebuilt, short_name
 from headcount.nets.exporting import traced, write_program
-from headcount.notebook import html_words, within_columns
+from headcount.notebook import html_answer, within_columns
 from headcount.numerals import counted
 from headcount.tasks import Task
 
@@ -51,7 +51,23 @@ class Built:
         return within_columns(f"<Built {self._words}: {self.certificate!r}>".replace("\n  ", " "))
 
     def _repr_html_(self) -> str:
-        return html_words(self._words) + self.certificate._repr_html_()
+        return html_answer(self.sentence, self.rows)
+
+    @property
+    def rows(self) -> list[dict[str, object]]:
+        """The terms of the promised error."""
+        return self.certificate.rows
+
+    @property
+    def sentence(self) -> str:
+        """The promise, with its domain and its conditions."""
+        return str(self.certificate.claim(self._words))
+
+    def files(self, out: Path, *, onnx: bool = False, **seen: Any) -> list[Path]:
+        """The network, its certificate with what else was `seen`, and the network for other runtimes."""
+        facts = {"certificate": self.certificate.to_json(), "claim": self.certificate.claim(self._words).to_json()}
+        written = [self.save(out / "net.safetensors"), write_json(out / "certificate.json", facts | seen)]
+        return [*written, self.export(out / "net.onnx")] if onnx else written
 
     @property
     def _words(self) -> str:

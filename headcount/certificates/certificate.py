@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from html import escape
 from typing import Any
 
 from headcount.certificates.attack import Check, Trial
 from headcount.certificates.coverage import Coverage, coverage_of
 from headcount.certificates.domains import Domain
 from headcount.frozen import checked, decode, field_of, plain, rebuilt
-from headcount.notebook import html_table, within_columns
+from headcount.notebook import html_answer, within_columns
 from headcount.numerals import outward
 from headcount.results import Basis, Claim, Hypothesis, Predicate
 from headcount.sources import Source
@@ -105,9 +104,12 @@ class Certificate:
         return "\n".join([self.headline, *([self.where] if self.where else []), *lines])
 
     def _repr_html_(self) -> str:
-        rows = [(t.name, f"{t.value:.3e}", t.why) for t in self.terms]
-        head = f"<p>{escape(self.headline)}<br>{escape(self.where)}</p>"
-        return head + html_table(("term", "at most", "because"), rows)
+        return html_answer("; ".join(filter(None, (self.headline, self.where))), self.rows)
+
+    @property
+    def rows(self) -> list[dict[str, object]]:
+        """The terms of the error, each with why it is no more."""
+        return [{"term": t.name, "at most": t.value, "because": t.why} for t in self.terms]
 
     def about(self, trial: Trial) -> Certificate:
         """The same promise, made of this network and task, on this domain."""

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from headcount.cli.options import Out, Radius, Retrievals, TaskLength, TaskName, TaskSeed, TokenDim, With, task_of
 from headcount.cli.printing import Listing, Printout
-from headcount.files import write_text
 from headcount.numerals import counted
 
 if TYPE_CHECKING:
@@ -56,7 +53,7 @@ def build(options: BuildOptions) -> Printout:
         **({} if attacked is None else {"check": attacked.to_json()}),
         **({} if not options.certify else {"rechecked": _rechecked(built, options.one_head)}),
     }  # fmt: skip
-    files = [] if options.out is None else _written(built, options.out, facts, options.onnx)
+    files = [] if options.out is None else built.files(options.out, onnx=options.onnx, **facts)
     return Printout(facts, _lines(built, facts), claim, files)
 
 
@@ -84,19 +81,10 @@ def _rechecked(built: Built, one_head: bool) -> dict[str, Any]:
     }
 
 
-def _written(built: Built, out: Path, facts: dict[str, Any], onnx: bool) -> list[Path]:
-    files = [
-        built.save(out / "net.safetensors"),
-        write_text(out / "certificate.json", json.dumps(facts, indent=2) + "\n"),
-    ]
-    return [*files, built.export(out / "net.onnx")] if onnx else files
-
-
 def _lines(built: Built, facts: dict[str, Any]) -> list[str | Listing]:
     certificate, layers = built.certificate, facts["network"]["layers"]
     lines: list[str | Listing] = [certificate.headline, certificate.where]
-    terms = [{"term": t.name, "at most": t.value, "because": t.why} for t in certificate.terms]
-    lines += [Listing(terms, ("term", "at most", "because")), f"\nFor {', '.join(certificate.hypotheses)}."]
+    lines += [Listing(certificate.rows, ("term", "at most", "because")), f"\nFor {', '.join(certificate.hypotheses)}."]
     for number, layer in enumerate(layers, start=1):
         where = f"Layer {number}: " if len(layers) > 1 else ""
         lines.append(

@@ -142,9 +142,7 @@ def _files(out: Path, study: Study | None, record: WorstRecord, command: str) ->
     from headcount.report.worst_page import worst_page
 
     page = write_text(out / "worst.html", worst_page(record, command=command))
-    if study is None:
-        return [page]
-    return [page, write_text(out / "study.json", "".join(study.json_pieces(study.rows)))]
+    return [page, *([] if study is None else study.files(out))]
 
 
 def _problems(out: Path, net: Any, task: Task, worst: Worst) -> list[Path]:
@@ -164,7 +162,7 @@ def _lines(record: WorstRecord) -> list[str | Listing]:
     where = "; ".join(", ".join(f"{v:.3g}" for v in token) for token in record.where)
     return [
         f"{at}\n",
-        Listing(record.rows(), ("error", "size", "basis")),
+        Listing(record.rows, ("error", "size", "basis")),
         f"\nThe worst input, token by token: {where}",
         f"By {record.road}; {record.arithmetic}; {record.boxes:,} boxes in {record.seconds:.1f} s.",
     ]

@@ -59,8 +59,7 @@ def collide(options: CollideOptions) -> Printout:
     collision = search(target, module, free=options.free, levels=options.levels, radius=radius)
     eps = collision.target_gap / 4 if eps is None else eps
     files = [] if options.out is None else [_drawn(collision, target, radius, options.out)]
-    facts = {**collision.as_row(eps), "first": collision.first.tolist(), "second": collision.second.tolist()}
-    return Printout(facts, _lines(collision, eps), collision.claim(eps), files)
+    return Printout(collision.to_json(eps), _lines(collision, eps), collision.claim(eps), files)
 
 
 def _built(net: Path) -> tuple[Task, Any, float, float | None]:
@@ -87,8 +86,7 @@ def _drawn(collision: Collision, target: Task, radius: float | None, out: Path) 
 
 
 def _lines(c: Collision, eps: float) -> list[str | Listing]:
-    differ = [t for t in range(len(c.first)) if not bool((c.first[t] == c.second[t]).all())]
-    rows = [{"position": t + 1, "first": _token(c.first[t]), "second": _token(c.second[t])} for t in differ]
+    rows = [row | {name: _token(row[name]) for name in ("first", "second")} for row in c.rows]
     sizes = (
         f"\ntarget gap          {c.target_gap:.4e}\nattention distance  {c.attention_distance:.4e}\n"
         f"steepness           {c.steepness:.4e}"
@@ -99,4 +97,4 @@ def _lines(c: Collision, eps: float) -> list[str | Listing]:
 
 
 def _token(token: Any) -> str:
-    return "(" + ", ".join(f"{v:.4f}" for v in token.tolist()) + ")"
+    return "(" + ", ".join(f"{v:.4f}" for v in token) + ")"

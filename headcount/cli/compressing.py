@@ -134,10 +134,10 @@ def _lines(compressed: Compressed | CutModel) -> list[str | Listing]:
     from headcount.shrinking.report_rows import kept_by_part
 
     lines: list[str | Listing] = [compressed.headline, "\nBefore and after"]
-    lines.append(Listing(compressed.rows(), ("", "original", "compact", "ratio")))
+    lines.append(Listing(compressed.rows, ("", "original", "compact", "ratio")))
     if beside := compressed.beside if isinstance(compressed, Compressed) else ():
         lines += ["\nBeside a cast and 8 bits, alone and combined", Listing(beside, tuple(beside[0]))]
-    rows = compressed.plan.rows()
+    rows = compressed.plan.rows
     if len(rows) > TABLED:
         lines += ["\nWhat is kept (--json has every head)", *kept_by_part(rows)]
     else:

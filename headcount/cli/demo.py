@@ -9,7 +9,6 @@ import typer
 
 from headcount.cli.options import Device
 from headcount.cli.printing import Listing, Printout, say
-from headcount.files import write_text
 
 
 def demo(
@@ -32,10 +31,9 @@ def demo(
         look = first_look(folder, device=device, on_progress=bar)
     except KeyboardInterrupt:
         raise Interrupted(f"Finished networks are kept in {folder}; run the same command to go on.") from None
-    files = [write_text(out / name, text) for name, text in look.files.items()]
-    facts = {"knee": look.knee.as_row(), "rows": list(look.study.rows)}
+    facts = {"knee": look.knee.as_row(), "rows": list(look.rows)}
     lines = [
         Listing(cell_rows(look.study), ("length", "layers", "networks", "best", "median")),
         f"Next: `headcount report {folder}`, `headcount fit {folder}`, or `headcount measure` on data of your own.",
     ]
-    return Printout(facts, lines, look.knee.sentence, files)
+    return Printout(facts, lines, look.sentence, look.files(out))

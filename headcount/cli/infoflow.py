@@ -13,7 +13,6 @@ import typer
 
 from headcount.cli.options import Embedding, Layers, Length, Out, TaskOrFile, With, fields_of
 from headcount.cli.printing import Listing, Printout
-from headcount.files import write_text
 from headcount.numerals import magnitude, power
 
 if TYPE_CHECKING:
@@ -50,14 +49,13 @@ def predict(options: PredictOptions) -> Printout:
     On what basis, by which plan, and what limits it.
     """
     from headcount.nets import Architecture
-    from headcount.papers.infoflow import draw
     from headcount.papers.infoflow import predict as infoflow_predict
 
     kind = {name: getattr(options, name) for name in ("positions", "embed_dim", "class_token", "embedding")}
     arch, described = Architecture.parse(options.layers, **kind), (options.task, options.length, options.fields or [])
     prediction, title = infoflow_predict(task_described(*described), arch), _title(options.task)
     row = prediction.as_row()
-    files = _written(options.out, "prediction.json", row, draw(prediction, title)) if options.out else ()
+    files = prediction.files(options.out, title) if options.out else ()
     lines = _prediction_lines(title, prediction, _assumed(*described))
     return Printout(row, lines, prediction.claim(f"{title} by {arch.name}"), files)
 
@@ -76,11 +74,10 @@ def advise(
     And say which cannot compute it, and why.
     """
     from headcount.papers.infoflow import advise as infoflow_advise
-    from headcount.papers.infoflow import draw
 
     target, title = task_described(task, length, fields or []), _title(task)
     advice = infoflow_advise(target, eps, max_layers=max_layers, max_heads=max_heads)
-    files = _written(out, "advice.json", advice.as_row(), draw(advice.best.prediction, title)) if out else ()
+    files = advice.files(out, title) if out else ()
     lines = _advice_lines(title, advice, _assumed(task, length, fields or []))
     return Printout(advice.as_row(), lines, advice.claim(title), files)
 
@@ -111,10 +108,6 @@ def _assumed(task: str, length: int, fields: list[str]) -> str:
 
 def _plain(value: Any) -> str:
     return json.dumps(value).replace(" ", "")
-
-
-def _written(out: Path, name: str, row: Any, drawn: str) -> tuple[Path, ...]:
-    return write_text(out / "flow.svg", drawn), write_text(out / name, json.dumps(row, indent=2) + "\n")
 
 
 def _title(task: str) -> str:

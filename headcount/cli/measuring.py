@@ -13,7 +13,6 @@ import typer
 
 from headcount.cli.options import Device
 from headcount.cli.printing import Listing, Printout, say
-from headcount.files import write_text
 
 if TYPE_CHECKING:
     from headcount.measuring import Measurement
@@ -120,9 +119,8 @@ def measure(options: MeasureOptions) -> Printout:
         )
     except KeyboardInterrupt:
         raise Interrupted(resume_hint) from None
-    paths = {name: str(write_text(folder / name, content)) for name, content in measurement.files.items()}
     facts = {**measurement.as_row(), "rows": list(measurement.study.rows)}
-    return Printout(facts, _lines(measurement), measurement.advice, paths.values())
+    return Printout(facts, _lines(measurement), measurement.sentence, measurement.files(folder))
 
 
 def apply(

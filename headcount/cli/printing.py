@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,8 +14,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from headcount.files import strict_json
 from headcount.results.claim import conclusion
-from headcount.results.study import finite
 from headcount.visible import visible
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ def _json_pieces(facts: Any, files: list[str]) -> Iterable[str]:
     if isinstance(facts, Iterator):
         return facts
     whole_facts = {**facts, "files": files} if isinstance(facts, Mapping) and files else facts
-    return [json.dumps(finite(whole_facts), indent=2, default=str), "\n"]
+    return [strict_json(whole_facts, indent=2, default=str), "\n"]
 
 
 def _conclude(so: Claim | str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +10,7 @@ import typer
 
 from headcount.cli.options import MODEL_HELP, Embedding, Layers, Length, Out, TaskOrFile, With, fields_of
 from headcount.cli.printing import Listing, Printout
+from headcount.files import write_json
 
 if TYPE_CHECKING:
     from headcount.nets import Transformer
@@ -67,7 +67,8 @@ def probe(options: ProbeOptions) -> Printout:
     if options.save is not None:
         save_net(looked_at, options.save, scale)
     probes = probe_network(looked_at, target, name=options.task, nmse=nmse)
-    files = [*([] if options.save is None else [options.save]), *_written(options.out, probes.to_json())]
+    files = [] if options.save is None else [options.save]
+    files += [] if options.out is None else probes.files(options.out)
     return Printout(probes.to_json(), _lines(probes), probes.sentence, files)
 
 
@@ -81,13 +82,8 @@ def _in_context(code: str, name: str, length: int, samples: int, shots: int, out
     facts = {"model": name} | asked_in_context(reads, alphabet, code, length, setting)
     right = f"{name} is right on {facts['strings']:.2f} of the strings of {code} at length {length}"
     so = f"{right}, and on {facts['letters']:.2f} of their letters"
-    return Printout(facts, [Listing([facts], ANSWERS)], so, _written(out, facts))
-
-
-def _written(out: Path | None, facts: dict[str, object]) -> list[Path]:
-    from headcount.files import write_text
-
-    return [] if out is None else [write_text(out / "probe.json", json.dumps(facts, indent=2) + "\n")]
+    files = [] if out is None else [write_json(out / "probe.json", facts)]
+    return Printout(facts, [Listing([facts], ANSWERS)], so, files)
 
 
 def _loaded_net(file: Path, task: Any) -> Transformer:

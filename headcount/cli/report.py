@@ -115,7 +115,7 @@ def _attention(run: Path, folder: Path, spec: str | None, looked: dict[str, int 
     record = attention_in(run, spec=spec, **looked)  # type: ignore[arg-type]
     page = attention_page(record, command=f"headcount report {run} --attention")
     path = write_text(folder / "attention.html", page)
-    rows = [{k: v if k == "head" else f"{v:.1%}" for k, v in row.items()} for row in record.rows()]
+    rows = [{k: v if k == "head" else f"{v:.1%}" for k, v in row.items()} for row in record.rows]
     lines = [
         f"{record.task} by {record.layers} at length {record.length}, NMSE {record.nmse:.2e}\n",
         Listing(rows, ("head", *record.retrievals)),

@@ -70,7 +70,7 @@ def sweep(options: SweepOptions) -> Printout:
     """
     from headcount.cli.door import Interrupted
     from headcount.results import Store
-    from headcount.results.overview import best_in_words, cell_rows
+    from headcount.results.overview import cell_rows
     from headcount.sizing.settling import is_trial
     from headcount.training.horizons import horizons_of
     from headcount.training.progress import bar
@@ -98,7 +98,7 @@ def sweep(options: SweepOptions) -> Printout:
         raise Interrupted(_left(spec, store, folder)) from None
     columns = ("length", "layers", "width", "networks", "best", "median", "diverged")
     rows = f"{counted(len(study), 'row')} in {folder}, path: {study.environment.get('path', '-')}."
-    so = f"{best_in_words(study)}; `headcount report {folder}` draws the page"
+    so = f"{study.sentence}; `headcount report {folder}` draws the page"
     return Printout(list(study.rows), [Listing(cell_rows(study), columns), rows], so)
 
 

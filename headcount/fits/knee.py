@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from headcount.files import write_json
 from headcount.fits.cells import Cells
 from headcount.fits.failing_seeds import TwoKinds, success_draws, two_kinds
 from headcount.fits.seed_noise import LENGTHS, has_noise, level_noise, seen_effect
 from headcount.fits.seed_spread import smooth_spread
 from headcount.fits.settings import refuse_settings
 from headcount.fits.verdict import Verdict
-from headcount.notebook import html_table, html_words, within_columns
+from headcount.notebook import html_answer, within_columns
 from headcount.numerals import counted
 from headcount.results import Basis, Claim, Comparison, Evidence, Hypothesis, Predicate, Study
 from headcount.results.verdicts import strongest
@@ -74,8 +76,18 @@ class Knee:
         return within_columns(f"<Knee {self.sentence.rstrip('.')}>")
 
     def _repr_html_(self) -> str:
-        rows = [(count, fraction) for count, fraction in self.shares.items()]
-        return html_words(self.sentence) + html_table(("heads", "share of drawn curves with the knee there"), rows)
+        return html_answer(self.sentence, self.rows)
+
+    @property
+    def rows(self) -> list[dict[str, float]]:
+        """For every count tested, the share of drawn curves that have the knee there."""
+        return [
+            {"heads": count, "share of drawn curves with the knee there": share} for count, share in self.shares.items()
+        ]
+
+    def files(self, out: Path) -> list[Path]:
+        """All of it in `knee.json`."""
+        return [write_json(out / "knee.json", self.as_row())]
 
     @property
     def reached(self) -> bool:

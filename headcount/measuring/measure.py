@@ -61,7 +61,7 @@ def measure(
     >>> x = np.random.default_rng(0).standard_normal((200, 4, 1))
     >>> small = StudyPlan(heads=(1, 2), layers=1, steps=20, splits=2, embed_dim=8, width=8, rates=(4e-3,))
     >>> measured = measure(x, x.max(axis=(1, 2)), plan=small)
-    >>> list(measured.files), measured.answer.verdict in ("worth it", "not worth it", "cannot say yet")
+    >>> list(measured.pages), measured.answer.verdict in ("worth it", "not worth it", "cannot say yet")
     (['report.html', 'curves.svg', 'study.json'], True)
     """
     check_device(device)
@@ -84,7 +84,7 @@ def measure(
             saved_model(contest.trials, chosen).save(model)
         elif model is not None:
             say(f"No network with attention was trained in time, so none is saved at {model}.")
-    return replace(measurement, files=write_measured(measurement, command=command))
+    return replace(measurement, pages=write_measured(measurement, command=command))
 
 
 def saved_model(trials: Trials, kept: KeptNetwork) -> FittedModel:

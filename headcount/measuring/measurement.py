@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from headcount.files import write_text
 from headcount.measuring.answer import Answer, Conditions, answer
 from headcount.measuring.contestants import Contestant, KeptNetwork
 from headcount.measuring.paired_ratios import SplitErrors, split_errors
@@ -53,14 +55,14 @@ class Measurement:
     """
 
     study: Study
-    files: dict[str, str] = field(default_factory=dict, hash=False, compare=False)
+    pages: dict[str, str] = field(default_factory=dict, hash=False, compare=False)
 
     def __repr__(self) -> str:
         return within_columns(f"<Measurement of {self.study.name!r}: {self.answer.advice}>")
 
     def _repr_html_(self) -> str:
         lines = [(row.name, row.error, row.splits, row.parameters) for row in self.by_contestant()]
-        picture = self.files.get("curves.svg", "")
+        picture = self.pages.get("curves.svg", "")
         return html_words(self.answer.advice) + picture + html_table(("", self.words, "splits", "parameters"), lines)
 
     @property
@@ -79,9 +81,18 @@ class Measurement:
         return answer(self.scores, _conditions(self.study.spec))
 
     @property
-    def advice(self) -> str:
-        """What to do, in at most two sentences."""
+    def sentence(self) -> str:
+        """What to do: the verdict, why, and how many heads."""
         return self.answer.advice
+
+    @property
+    def rows(self) -> list[dict[str, object]]:
+        """A row for each contestant: its error over splits, and what it costs."""
+        return [asdict(one) for one in self.by_contestant()]
+
+    def files(self, out: Path) -> list[Path]:
+        """The page, its picture and all rows, which `fit` and `report` read."""
+        return [write_text(out / name, text) for name, text in self.pages.items()]
 
     @property
     def levels(self) -> dict[str, float]:
@@ -109,7 +120,7 @@ class Measurement:
         """Everything found as one machine-readable value."""
         return {
             **self.answer.to_json(),
-            "advice": self.advice,
+            "advice": self.sentence,
             "headline": self.answer.headline,
             "level": self.words,
             "levels": self.levels,

@@ -78,7 +78,7 @@ def attention_page(record: AttentionRecord, *, command: str = "", date: str = ""
 
 
 def _shown(record: AttentionRecord) -> list[dict[str, str]]:
-    return [{k: str(v) if k == "head" else f"{v:.1%}" for k, v in row.items()} for row in record.rows()]
+    return [{k: str(v) if k == "head" else f"{v:.1%}" for k, v in row.items()} for row in record.rows]
 
 
 def _cell(value: float, x: float, y: float, wide: float, tall: float, label: str) -> str:

@@ -22,7 +22,7 @@ def worst_page(record: WorstRecord, *, command: str = "", date: str = "") -> str
         "seconds": round(record.seconds, 2),
     }
     sections = [
-        Passage("Four looks at one error", rows=tuple(record.rows()), note=_note(record)),
+        Passage("Four looks at one error", rows=tuple(record.rows), note=_note(record)),
         Passage(
             "The worst input", exhibits=(_shown(_tokens, record, "Tokens of the input where the error is largest."),)
         ),

@@ -8,7 +8,7 @@ import sys
 
 import headcount
 from headcount.report.tabular import table_lines
-from headcount.sources import PAPERS, STATUSES, Result, results
+from headcount.sources import PAPERS, STATUSES, Implementation, implementations
 
 HEAD = """\
 # Theorems
@@ -24,12 +24,12 @@ def table() -> str:
     for module in pkgutil.walk_packages(headcount.__path__, "headcount."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
-    theorems = results()
+    theorems = implementations()
     sections = [_section(key, [r for r in theorems if r.source.paper == key]) for key in PAPERS]
     return "\n".join([HEAD, _statuses(theorems), *(s for s in sections if s)])
 
 
-def _section(key: str, theorems: list[Result]) -> str:
+def _section(key: str, theorems: list[Implementation]) -> str:
     if not theorems:
         return ""
     paper = PAPERS[key]
@@ -38,12 +38,12 @@ def _section(key: str, theorems: list[Result]) -> str:
     return "\n".join(lines + table_lines(head, map(_row, theorems))) + "\n"
 
 
-def _statuses(theorems: list[Result] | tuple[Result, ...]) -> str:
+def _statuses(theorems: list[Implementation] | tuple[Implementation, ...]) -> str:
     rows = [(s, sum(r.status == s for r in theorems), meaning) for s, meaning in STATUSES.items()]
     return "\n".join(table_lines(("status", "statements", "what it means"), rows)) + "\n"
 
 
-def _row(r: Result) -> list[str]:
+def _row(r: Implementation) -> list[str]:
     checked, assumed = "; ".join(r.checked) or "-", "; ".join(r.assumed) or "-"
     cells = (r.source.name, r.says, r.status or "not stated", checked, assumed, f"`{r.code}`", f"`{r.test}`")
     return [cell.replace("|", "\\|") for cell in cells]

@@ -3,6 +3,7 @@
 from headcount.results.bound import Bound
 from headcount.results.claim import Claim
 from headcount.results.hypothesis import Hypothesis
+from headcount.results.result import Result
 from headcount.results.store import Store, read_study
 from headcount.results.study import Study
 from headcount.results.verdicts import Basis, Comparison, Evidence, Predicate
@@ -15,6 +16,7 @@ __all__ = [
     "Evidence",
     "Hypothesis",
     "Predicate",
+    "Result",
     "Store",
     "Study",
     "read_study",

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
+from headcount.files import write_json
+from headcount.notebook import html_answer
 from headcount.numerals import counted, spelt
 
 __all__ = ["AttentionMap", "AttentionRecord"]
@@ -66,9 +69,17 @@ class AttentionRecord:
         own = "is looked up by a head of its own" if len(self.found) == 1 else "are looked up by a head of their own"
         return f"{of} {own} ({counted(self.heads, 'head')})"
 
+    @property
     def rows(self) -> list[dict[str, float]]:
         """A row for each head: how often it finds each retrieval."""
         return [{"head": i + 1, **dict(zip(self.retrievals, row, strict=True))} for i, row in enumerate(self.hits)]
+
+    def _repr_html_(self) -> str:
+        return html_answer(self.sentence, self.rows)
+
+    def files(self, out: Path) -> list[Path]:
+        """All of it in `attention.json`."""
+        return [write_json(out / "attention.json", self.to_json())]
 
     def to_json(self) -> dict[str, object]:
         """The fields, ready for JSON."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from headcount.notebook import html_table, html_words
+from headcount.files import write_json
+from headcount.notebook import html_answer
 from headcount.numerals import outward
 from headcount.results.hypothesis import Hypothesis
-from headcount.sources import Source, results
+from headcount.sources import Source, implementations
 
 if TYPE_CHECKING:
     from headcount.results.claim import Claim
@@ -76,9 +78,21 @@ class Bound:
         return f"{self.quantity} {sign} {outward(self.value, 6, self.side):.6g}{note}, by {self.source}{condition}"
 
     def _repr_html_(self) -> str:
-        return html_words(f"{self.claim()}") + html_table(
-            ["hypothesis", "seen"], [(h.says, h.status) for h in self.given]
-        )
+        return html_answer(self.sentence, self.rows)
+
+    @property
+    def sentence(self) -> str:
+        """What it says, with its hypotheses."""
+        return str(self.claim())
+
+    @property
+    def rows(self) -> list[dict[str, str]]:
+        """The hypotheses, each with what was seen of it."""
+        return [{"hypothesis": h.says, "seen": h.status} for h in self.given]
+
+    def files(self, out: Path) -> list[Path]:
+        """The bound and its claim in `bound.json`."""
+        return [write_json(out / "bound.json", {**self.as_row(), "claim": self.claim().to_json()})]
 
     @property
     def given(self) -> tuple[Hypothesis, ...]:
@@ -88,7 +102,7 @@ class Bound:
     @property
     def proved(self) -> bool:
         """Whether the statement that it is of has a proof, in its paper or here (`sources.implements`)."""
-        known = {r.status for r in results() if r.source == self.source}
+        known = {r.status for r in implementations() if r.source == self.source}
         return bool(known) and known <= {"proved in the paper", "proved here"}
 
     def claim(self, subject: str = "") -> Claim:

@@ -12,10 +12,10 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, TextIO
 
-from headcount.files import atomic_write
+from headcount.files import atomic_write, strict_json
 from headcount.results.snapshot import Snapshot
 from headcount.results.store import Store, read_study
-from headcount.results.study import Row, Study, strict_json
+from headcount.results.study import Row, Study
 from headcount.visible import plain_cell
 
 __all__ = ["Exported"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
@@ -11,9 +10,9 @@ from typing import Any
 from headcount.numerals import counted
 from headcount.results.snapshot import StatedSpec
 from headcount.results.store import FILE, Store
-from headcount.results.study import Study
+from headcount.results.study import Study, error_of
 
-__all__ = ["best_in_words", "cell_rows", "studies_in", "unfinished_in_words"]
+__all__ = ["cell_rows", "studies_in", "unfinished_in_words"]
 
 
 def studies_in(folder: Path) -> tuple[list[dict[str, object]], list[str]]:
@@ -65,24 +64,9 @@ def cell_rows(study: Study) -> list[dict[str, object]]:
             "layers": layers,
             "width": width,
             "networks": len(rows),
-            "best": min(map(_error_of, rows)),
-            "median": median(map(_error_of, rows)),
+            "best": min(map(error_of, rows)),
+            "median": median(map(error_of, rows)),
             "diverged": sum(r["status"] == "diverged" for r in rows),
         }
         for (length, layers, width), rows in cells.items()
     ]
-
-
-def best_in_words(study: Study) -> str:
-    """The best network of a study."""
-    finite = [row for row in study if math.isfinite(_error_of(row))]
-    if not finite:
-        return f"all {counted(len(study), 'network')} diverged"
-    best = min(finite, key=lambda row: row["nmse"])
-    level = study.spec.get("level", "NMSE")
-    return f"{best['layers']} at length {best['length']} came out best, {level} {best['nmse']:.2g}"
-
-
-def _error_of(row: Mapping[str, Any]) -> float:
-    """The NMSE of a row, infinite where it is no number."""
-    return math.inf if row["nmse"] is None or math.isnan(row["nmse"]) else row["nmse"]

@@ -8,15 +8,17 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple, NotRequired, TypedDict, cast, get_args, get_origin, get_type_hints
 
+from headcount.files import strict_json, write_text
 from headcount.frozen import checked
 from headcount.notebook import html_table, html_words, within_columns
 from headcount.numerals import counted, listed, short
 from headcount.structure import Structure
 from headcount.visible import plain_cell
 
-__all__ = ["COLUMNS", "Column", "PlannedRow", "Row", "Study", "UnusualColumns", "as_row"]
+__all__ = ["COLUMNS", "Column", "PlannedRow", "Row", "Study", "UnusualColumns", "as_row", "error_of"]
 
 SHAPE = ("length", "layers", "width")  # what tells the cells of a study apart, in a notebook
 
@@ -241,23 +243,31 @@ class Study:
     networks: Callable[[Row], Any] | None = field(default=None, repr=False, compare=False, hash=False)
 
     def __repr__(self) -> str:
-        return within_columns(f"<Study {self.name!r}: {self._words}>")
+        return within_columns(f"<Study {self.name!r}: {self.sentence}>")
 
     def _repr_html_(self) -> str:
         cells: dict[tuple[Any, ...], list[float]] = {}
         for row in self.rows:
-            cells.setdefault(tuple(row.get(name) for name in SHAPE), []).append(_or_infinite(row.get("nmse")))
+            cells.setdefault(tuple(row.get(name) for name in SHAPE), []).append(error_of(row))
         rows = [(*key, len(v), min(v), sorted(v)[len(v) // 2]) for key, v in sorted(cells.items(), key=str)]
-        return html_words(self._words) + html_table((*SHAPE, "networks", "best NMSE", "median NMSE"), rows)
+        return html_words(self.sentence) + html_table((*SHAPE, "networks", "best NMSE", "median NMSE"), rows)
 
     @property
-    def _words(self) -> str:
-        """How many networks, over what, and how well the best did."""
+    def sentence(self) -> str:
+        """Which network came out best and how well, how many there are, and over what."""
         if not self.rows:
             return "no networks yet"
         over = [f"{name} {listed(self.values(name))}" for name in ("heads", "length") if name in self.rows[0]]
-        best = min(_or_infinite(row.get("nmse")) for row in self.rows)
-        return f"{counted(len(self), 'network')}, {', '.join(over)}; best NMSE {short(best, 2, missing='none')}"
+        networks = ", ".join([counted(len(self), "network"), *over])
+        best = min(self.rows, key=error_of)
+        if not math.isfinite(error_of(best)):
+            return f"all diverged, {networks}"
+        first = f"{best['layers']} at length {best['length']} came out best" if "layers" in best else "the best"
+        return f"{first}, {self.spec.get('level', 'NMSE')} {short(error_of(best), 2)}, of {networks}"
+
+    def files(self, out: Path) -> list[Path]:
+        """All of it in `study.json`, which `fit` and `report` read."""
+        return [write_text(out / "study.json", self.to_json())]
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -354,33 +364,10 @@ class Study:
         return "".join(strict_json(row) + "\n" for row in self.rows)
 
 
-def _or_infinite(value: float | None) -> float:
-    return math.inf if value is None else value
-
-
-def strict_json(value: Any, **how: Any) -> str:
-    """JSON that every reader takes: what is no finite number is null.
-
-    >>> strict_json({"nmse": float("inf"), "heads": 4})
-    '{"nmse": null, "heads": 4}'
-    """
-    try:
-        return json.dumps(value, allow_nan=False, **how)
-    except ValueError:
-        return json.dumps(finite(value), **how)
-
-
-def finite(value: Any) -> Any:
-    """A value of tables and lists with None for every number that is not finite.
-
-    >>> finite({4: (1.0, float("nan"))})
-    {'4': [1.0, None]}
-    """
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {str(key): finite(v) for key, v in value.items()}
-    return [finite(v) for v in value] if isinstance(value, list | tuple) else value
+def error_of(row: Mapping[str, Any]) -> float:
+    """The NMSE of a row, infinite where it is no number."""
+    error = row.get("nmse")
+    return math.inf if error is None or math.isnan(error) else error
 
 
 def _with_infinities(row: Row) -> Row:

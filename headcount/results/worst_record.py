@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
+from headcount.files import write_json
+from headcount.notebook import html_answer
 from headcount.numerals import counted
 from headcount.results.claim import Claim
 from headcount.results.hypothesis import Hypothesis
 from headcount.results.verdicts import PROVED, Basis, Predicate
 from headcount.sources import Source
 
-__all__ = ["WorstRecord", "worst_claim"]
+__all__ = ["WorstRecord", "error_rows", "worst_claim", "worst_sentence"]
 
 SEARCH = Source("headcount", "Worst error by branch and bound")
 
@@ -20,10 +23,32 @@ def worst_claim(known: WorstRecord | Any, domain: str, subject: str = "the worst
     """A worst error as a claim on its domain: at most its upper end, and what was met from below."""
     conditions = [Hypothesis(domain)]
     conditions += [Hypothesis(f"{known.arithmetic} arithmetic", "holds")] if known.arithmetic else []
-    times = f", at least {known.lower / known.rms:,.0f} times the root mean square" if known.rms > 0 else ""
     left = f", and {counted(known.open, 'box', 'boxes')} left open" if known.open else ""
-    met = f"{known.lower:.4g} was met{times}{left}"
+    met = f"{known.lower:.4g} was met{_times(known)}{left}"
     return Claim(subject, Predicate.AT_MOST, known.upper, Basis("proved"), SEARCH, tuple(conditions), reason=met)
+
+
+def worst_sentence(known: WorstRecord | Any) -> str:
+    """Both ends of a worst error, how often the root mean square that is, and what was left open."""
+    left = f"; {counted(known.open, 'box', 'boxes')} left open" if known.open else ""
+    return f"the worst error is between {known.lower:.4g} (met) and {known.upper:.4g} ({PROVED}){_times(known)}{left}"
+
+
+def error_rows(known: WorstRecord | Any, samples: int, attacked: float | None = None) -> list[dict[str, str | float]]:
+    """The errors side by side: of samples, of an attack where there was one, met, and proved."""
+    tried = [] if attacked is None else [("largest attacked", attacked, "gradient ascent from samples")]
+    errors = [
+        ("root mean square", known.rms, f"{samples:,} samples"),
+        ("largest drawn", known.sampled, f"{samples:,} samples"),
+        *tried,
+        ("largest met", known.lower, "seen at the input below"),
+        ("worst, at most", known.upper, f"{PROVED} on {known.boxes:,} boxes"),
+    ]
+    return [dict(zip(("error", "size", "basis"), one, strict=True)) for one in errors]
+
+
+def _times(known: WorstRecord | Any) -> str:
+    return f", at least {known.lower / known.rms:,.0f} times the root mean square" if known.rms > 0 else ""
 
 
 @dataclass(frozen=True)
@@ -62,9 +87,7 @@ class WorstRecord:
     @property
     def sentence(self) -> str:
         """What it comes to."""
-        times = f", at least {self.lower / self.rms:,.0f} times the root mean square" if self.rms > 0 else ""
-        left = f"; {counted(self.open, 'box', 'boxes')} left open" if self.open else ""
-        return f"the worst error is between {self.lower:.4g} (met) and {self.upper:.4g} ({PROVED}){times}{left}"
+        return worst_sentence(self)
 
     def claim(self, subject: str = "the worst error of the network") -> Claim:
         """The upper end as a claim on the domain, with what was met from below.
@@ -76,15 +99,17 @@ class WorstRecord:
         """
         return worst_claim(self, f"tokens in [{self.low:g}, {self.high:g}]", subject)
 
+    @property
     def rows(self) -> list[dict[str, str | float]]:
         """The errors side by side."""
-        return [
-            {"error": "root mean square", "size": self.rms, "basis": f"{self.samples:,} samples"},
-            {"error": "largest drawn", "size": self.sampled, "basis": f"{self.samples:,} samples"},
-            {"error": "largest attacked", "size": self.attacked, "basis": "gradient ascent from samples"},
-            {"error": "largest met", "size": self.lower, "basis": "seen at the input below"},
-            {"error": "worst, at most", "size": self.upper, "basis": f"{PROVED} on {self.boxes:,} boxes"},
-        ]
+        return error_rows(self, self.samples, self.attacked)
+
+    def _repr_html_(self) -> str:
+        return html_answer(self.sentence, self.rows)
+
+    def files(self, out: Path) -> list[Path]:
+        """All of it in `worst.json`."""
+        return [write_json(out / "worst.json", self.to_json())]
 
     def to_json(self) -> dict[str, object]:
         """A JSON-ready dictionary."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from headcount.drawing.panels import figure_of, frames, plain_panel
 from headcount.drawing.svg import Figure
-from headcount.files import write_text
+from headcount.files import write_json, write_text
+from headcount.notebook import html_answer
 from headcount.shrinking.language_model import Calibrated, CutModel, cut_to
 from headcount.shrinking.report_rows import JsonRow
 
@@ -46,9 +46,12 @@ class KeepCurve:
         """A JSON-ready dictionary."""
         return {"model": self.model, "rows": self.rows}
 
+    def _repr_html_(self) -> str:
+        return html_answer(self.sentence, self.rows)
+
     def files(self, out: Path) -> list[Path]:
         """The rows, and the picture."""
-        rows = write_text(out / "curve.json", json.dumps(self.to_json(), indent=1) + "\n")
+        rows = write_json(out / "curve.json", self.to_json())
         return [rows, write_text(out / "curve.svg", curve_picture(self.model, self.rows).standalone())]
 
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from headcount.nets.pretrained.folders import folder_of, load
 from headcount.nets.pretrained.gguf_files import origin_of
+from headcount.notebook import html_answer
 from headcount.papers.allocation.moments import PARTS
 from headcount.papers.allocation.slopes import LayerSlopes, loss_slopes
 from headcount.papers.allocation.units import rewrite
@@ -23,9 +24,10 @@ from headcount.shrinking.loss_units import LossUnit, loss_units
 from headcount.shrinking.perplexity import PairedLoss, compared, losses_of
 from headcount.shrinking.report_rows import BeforeAfter, JsonRow, before_after
 from headcount.shrinking.running_costs import RunningCosts, running_costs
+from headcount.shrinking.smaller_files import Stock, write_smaller
 from headcount.shrinking.surgery import at_full_rank
 from headcount.shrinking.text_windows import TextSplit
-from headcount.shrinking.weight_and_time import ModelSize, size
+from headcount.shrinking.weight_and_time import ModelSize, size, stock_head_dims
 
 __all__ = ["Calibrated", "CutModel", "calibrated", "cut_to", "speaks"]
 
@@ -86,6 +88,7 @@ class CutModel:
     bytes: FileBytes
     sizes: tuple[ModelSize, ModelSize]
     costs: tuple[RunningCosts, RunningCosts]
+    stock: Stock
     written: tuple[Path, ...] = ()
     asked: float | None = None  # the loss that the budget was found for, on the windows kept for choosing
 
@@ -116,7 +119,9 @@ class CutModel:
         words += f" {self.quality.loss:+.1%} of perplexity{over}, and {self.bytes.saved:.1%} of the whole file is saved"
         return words if self.bytes.worthwhile else f"{words}; {self.better}"
 
+    @property
     def rows(self) -> list[BeforeAfter]:
+        """Quality, bytes and costs, before and after."""
         (a, b), (before, after) = self.sizes, self.costs
         first = self.quality.original
         rows = [
@@ -134,6 +139,13 @@ class CutModel:
             rows.insert(3, before_after("bytes, source file", self.bytes.source.bytes, self.bytes.compact))
         return rows if self.bytes.cast != "none" else [r for r in rows if "cast" not in str(r[""])]
 
+    def files(self, out: Path, *, padded: bool = False, onnx: bool = False) -> list[Path]:
+        """The folder `compact` that every command reads; `padded` for stock code and `model.onnx` where wanted."""
+        return write_smaller(self, out, causal=True, padded=padded, onnx=onnx)
+
+    def _repr_html_(self) -> str:
+        return html_answer(self.headline, self.rows)
+
     def as_row(self) -> JsonRow:
         """Everything but the model, ready for JSON."""
         return {
@@ -141,12 +153,12 @@ class CutModel:
             "quality": self.quality.as_row(),
             "cast_alone": self.cast_alone.as_row(),
             "bytes": self.bytes.as_row(),
-            "plan": self.plan.rows(),
+            "plan": self.plan.rows,
             "keep": self.plan.share,
             "asked": self.asked,
             "predicted": self.plan.error,
             "floor": self.plan.floor,
-            "table": self.rows(),
+            "table": self.rows,
             "costs": [c.as_row() for c in self.costs],
             "written": [str(path) for path in self.written],
         }
@@ -217,5 +229,6 @@ def cut_to(
             f"{seen.name} has {sizes[0].attention:,} attention parameters already, and keeping {plan.share:.3g} of the "
             f"stock model's would leave {sizes[1].attention:,}; keep less"
         )
-    bytes_ = file_bytes(folder_of(seen.name), original, smaller, cast)
-    return CutModel(seen.title, smaller, plan, quality, alone, bytes_, sizes, (costs[0], costs[1]))
+    stock = Stock(folder_of(seen.name), stock_head_dims(original)[0])
+    bytes_ = file_bytes(stock.folder, original, smaller, cast)
+    return CutModel(seen.title, smaller, plan, quality, alone, bytes_, sizes, (costs[0], costs[1]), stock)

@@ -178,7 +178,7 @@ def _put(calibration: Calibrated, plan: LossPlan) -> tuple[float, AbstractContex
     family = family_of(calibration.model)
     layouts = [family.read(layer).layout for layer in family.layers(calibration.model)]
     whole_cache = sum(l.key_rows + l.value_rows for l in layouts)
-    gone = sum(row["of"] - row["sum"] for row in plan.rows())
+    gone = sum(row["of"] - row["sum"] for row in plan.rows)
     return 1 - gone / whole_cache, putting(calibration.model, plan.products(), calibration.means)
 
 

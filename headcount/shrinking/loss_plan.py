@@ -46,6 +46,7 @@ class LossPlan:
     def chosen(self) -> list[tuple[LossUnit, int]]:
         return list(zip(self.units, self.sizes, strict=True))
 
+    @property
     def rows(self) -> list[RankRow]:
         """One row per layer and part: rows kept by each head, their sum, and of how many."""
         return rank_rows((u.layer, u.part, u.rows * s, u.rows * u.full) for u, s in self.chosen)

@@ -13,11 +13,10 @@ from torch import nn
 
 from headcount.nets.pretrained.batches import Readout, TextBatch, batches_of, passages
 from headcount.nets.pretrained.folders import folder_of, load, readout_for, tokenizer_of
+from headcount.notebook import html_answer
 from headcount.papers.allocation.moments import PARTS
 from headcount.papers.allocation.units import Survey
 from headcount.shrinking.budget import least_share
-from headcount.shrinking.card import card_of
-from headcount.shrinking.checkpoint import save_compact, save_padded
 from headcount.shrinking.distillation import Lessons, distil
 from headcount.shrinking.embedding_agreement import (
     EmbeddingAgreement,
@@ -32,6 +31,7 @@ from headcount.shrinking.rank_plan import RankPlan, check_share
 from headcount.shrinking.ranking import Encoded, collection_of
 from headcount.shrinking.report_rows import BeforeAfter, JsonRow, before_after
 from headcount.shrinking.rival_cuts import in_eight_bits
+from headcount.shrinking.smaller_files import Stock, write_smaller
 from headcount.shrinking.surgery import ShrinkWay, at_full_rank, reduce
 from headcount.shrinking.text_windows import split_text
 from headcount.shrinking.weight_and_time import gap, latencies, size, stock_head_dims, tokens_that_fit
@@ -56,6 +56,7 @@ class Compressed:
     attention: tuple[int, int]  # parameters before and after
     table: tuple[BeforeAfter, ...]
     bytes: FileBytes
+    stock: Stock
     agreement: EmbeddingAgreement | None = None
     rankings: tuple[RankingChange, ...] = ()
     beside: tuple[dict[str, str | int | float], ...] = ()
@@ -89,14 +90,23 @@ class Compressed:
         )
         return words if self.bargain else f"{words}; as a file {self._rival} is the better bargain"
 
+    @property
     def rows(self) -> list[BeforeAfter]:
+        """Sizes and quality, before and after."""
         return list(self.table)
+
+    def files(self, out: Path, *, padded: bool = False, onnx: bool = False) -> list[Path]:
+        """The folder `compact` that every command reads; `padded` for stock code and `model.onnx` where wanted."""
+        return write_smaller(self, out, causal=False, padded=padded, onnx=onnx)
+
+    def _repr_html_(self) -> str:
+        return html_answer(self.headline, self.rows)
 
     def as_row(self) -> JsonRow:
         """Everything but the model, ready for JSON."""
         return {
             "headline": self.headline,
-            "plan": self.plan.rows(),
+            "plan": self.plan.rows,
             "refused": [list(r) for r in self.plan.survey.refused],
             "removed": [list(r) for r in self.plan.removed],
             "shared_keys": [{"layer": g.layer, "heads": list(g.heads), "rank": g.rank} for g in self.plan.groupings],
@@ -107,7 +117,7 @@ class Compressed:
             "agreement": None if self.agreement is None else self.agreement.as_row(),
             "rankings": [r.as_row() for r in self.rankings],
             "beside": list(self.beside),
-            "table": list(self.table),
+            "table": self.rows,
             "written": [str(path) for path in self.written],
         }
 
@@ -177,6 +187,10 @@ class Order:
     def dtype(self) -> torch.dtype | None:
         return CASTS[self.cast]
 
+    def written(self, cut: Compressed | CutModel) -> tuple[Path, ...]:
+        """The files of the smaller model; none where no folder was named."""
+        return () if self.out is None else tuple(cut.files(self.out, padded=self.padded, onnx=self.onnx))
+
     @property
     def way(self) -> ShrinkWay:
         """How an encoder's ranks are found."""
@@ -210,11 +224,11 @@ def compress(
     chosen = calibration.plan(keep) if keep is not None else calibration.for_loss(loss or LOSS, on_progress)
     cut = cut_to(calibration, chosen, cast=order.cast, say=on_progress)
     cut = replace(cut, asked=(loss or LOSS) if keep is None else None)
-    return replace(cut, written=tuple(_write(cut, order, stock_head_dims(net)[0])))
+    return replace(cut, written=order.written(cut))
 
 
 def _encoder(order: Order, net: nn.Module) -> Compressed:
-    before, stored, head_dims = size(net), tensor_bytes(net), stock_head_dims(net)
+    before, stored, stock = size(net), tensor_bytes(net), Stock(folder_of(order.name), stock_head_dims(net)[0])
     chosen, others = _cut(order, net)
     after = size(net)
     if after.attention > before.attention:
@@ -224,7 +238,7 @@ def _encoder(order: Order, net: nn.Module) -> Compressed:
             f"model's would leave {after.attention:,}; keep less"
         )
     original = load(order.name).float()
-    bytes_ = file_bytes(folder_of(order.name), original, net, order.cast)
+    bytes_ = file_bytes(stock.folder, original, net, order.cast)
     read = readout_for(order.name)
     rows = [
         before_after("bytes of the file", bytes_.found, bytes_.compact),
@@ -234,11 +248,11 @@ def _encoder(order: Order, net: nn.Module) -> Compressed:
         *_measured(original, net, others, read, order.say),
     ]
     compressed = Compressed(
-        Path(order.name).name, net, chosen, (before.attention, after.attention), tuple(rows), bytes_
+        Path(order.name).name, net, chosen, (before.attention, after.attention), tuple(rows), bytes_, stock
     )
     if others:
         compressed = _judged(order, compressed, original, others)
-    return replace(compressed, written=tuple(_write(compressed, order, head_dims[0])))
+    return replace(compressed, written=order.written(compressed))
 
 
 def _cut(order: Order, net: nn.Module) -> tuple[RankPlan, list[TextBatch]]:
@@ -314,23 +328,6 @@ def _texts(order: Order, net: nn.Module) -> tuple[list[TextBatch], list[TextBatc
     tokenizer, fit = tokenizer_of(order.name), tokens_that_fit(net, LENGTH)
     calibration = batches_of(passages(order.text, order.pieces), tokenizer, length=LENGTH, tokens=fit)
     return calibration, batches_of(passages(order.text, 32, seed=97), tokenizer, length=LENGTH, tokens=fit)
-
-
-def _write(compressed: Compressed | CutModel, order: Order, head_dim: int) -> list[Path]:
-    if order.out is None:
-        return []
-    source, causal = folder_of(order.name), isinstance(compressed, CutModel)
-    card = card_of(compressed.title, compressed.headline, compressed.sentence, compressed.rows(), causal)
-    written = [save_compact(compressed.model, order.out / "compact", source, dtype=order.dtype, card=card)]
-    if order.padded:
-        written.append(
-            save_padded(compressed.model, order.out / "padded", head_dim, source, dtype=order.dtype, card=card)
-        )
-    if order.onnx:
-        from headcount.shrinking.program import write_onnx
-
-        written.append(write_onnx(compressed.model, order.out / "model.onnx", {"headline": compressed.headline}))
-    return written
 
 
 def _measured(

@@ -56,6 +56,7 @@ class RankPlan:
         """One unit with its planned rank, or None where it is not reduced."""
         return next(((u, r) for u, r in self.chosen if (u.layer, u.part, u.index) == (layer, part, index)), None)
 
+    @property
     def rows(self) -> list[RankRow]:
         """One row per layer and part: the ranks of its heads, their sum, and of how many."""
         return rank_rows((u.layer, u.part, r, u.full) for u, r in self.chosen)

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import torch
 
-from headcount.files import text_in, write_text
+from headcount.files import text_in, write_json
 from headcount.nets.grouped import GroupedShape
 from headcount.numerals import today
 from headcount.sizing.model_shape import BARE, ModelShape
@@ -93,7 +93,7 @@ class TrialRows:
         self.rows = [r for r in self.rows if (r["shape"], r["seed"], r["rate"]) not in new] + list(rows)
         environment = {"date": today(), "torch": torch.__version__, **more}
         content = {"facts": self.facts, "made": environment, "rows": self.rows}
-        write_text(self.path, json.dumps(content, indent=1) + "\n")
+        write_json(self.path, content)
 
 
 def run(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headcount.files import write_text
+from headcount.files import write_json, write_text
 from headcount.notebook import html_table, html_words
 from headcount.numerals import counted, spoken_bytes
 from headcount.refusals import at_least_one, positive
@@ -217,7 +216,7 @@ class ShapeAnswer:
         shapes = {"shapes": self.rows, "beside": self.beside()}
         rows = {"question": self.question, "sentence": self.sentence, **shapes}
         page = write_text(out / "shape.html", shape_page(self, command=command))
-        return [page, write_text(out / "shape.json", json.dumps(rows, indent=1) + "\n")]
+        return [page, write_json(out / "shape.json", rows)]
 
     def _repr_html_(self) -> str:
         columns = ("heads", "head_dim", "key-value heads", "parameters", "cache bytes per token", "why")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headcount.files import text_in, write_text
+from headcount.files import text_in, write_json
 from headcount.fits.student import half_width
 from headcount.frozen import decode
 from headcount.refusals import positive
@@ -231,7 +231,7 @@ def settle(
     run(PairedTrial(planned.shapes, planned.rates, planned.seeds, planned.batch, planned.steps), text, trial_rows,
         device=device, say=say)  # fmt: skip
     (difference,) = paired_differences(trial_rows.rows, next(iter(planned.shapes)))
-    write_text(folder / "settled.json", json.dumps(settled_row(planned, difference), indent=1) + "\n")
+    write_json(folder / "settled.json", settled_row(planned, difference))
     return planned, difference
 
 

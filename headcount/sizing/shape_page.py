@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headcount.files import write_text
+from headcount.files import write_json, write_text
+from headcount.notebook import html_answer
 from headcount.numerals import spoken_bytes
 from headcount.report import Exhibit, Passage, article
 from headcount.sizing.evidence import EvidenceRow, EvidenceTable
@@ -69,14 +69,14 @@ class EvidenceSummary:
         """A JSON-ready dictionary."""
         return {"rows": self.rows, "pooled": [p.as_row() for p in self.pooled], "left out": left_out(self.table)}
 
+    def _repr_html_(self) -> str:
+        return html_answer(self.sentence, self.rows)
+
     def files(self, out: Path, command: str = "") -> list[Path]:
         """The page, the figure and the rows."""
-        texts = {
-            "evidence.html": evidence_page(self.table, command=command),
-            "evidence.svg": evidence_figure(self.table).standalone(),
-            "evidence.json": json.dumps(self.rows, indent=1) + "\n",
-        }
-        return [write_text(out / name, text) for name, text in texts.items()]
+        page = write_text(out / "evidence.html", evidence_page(self.table, command=command))
+        figure = write_text(out / "evidence.svg", evidence_figure(self.table).standalone())
+        return [page, figure, write_json(out / "evidence.json", self.rows)]
 
 
 def evidence_rows(table: EvidenceTable) -> list[dict[str, object]]:

@@ -107,7 +107,7 @@ def asked(run: Run, one: BenchSet) -> Row:
         "splits": len(measurement.study.spec["complete"]),
         **{k: v for k, v in answer.to_json().items() if k != "claims"},
         "one_layer": None if 1 not in counts else [counts[1].heads, counts[1].low, counts[1].high],
-        "advice": measurement.advice,
+        "advice": measurement.sentence,
         "levels": {name: _short(level) for name, level in measurement.levels.items()},
         "by_split": {
             s.name: {str(n): [_short(s.outer[n]), _short(s.inner[n]), _short(s.short[n])] for n in sorted(s.outer)}

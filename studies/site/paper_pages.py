@@ -11,7 +11,7 @@ import headcount as hc
 from headcount.reproduction import read_records, theorems
 from headcount.reproduction.side_by_side import PageEntry, entries
 from headcount.results.record import Stated
-from headcount.sources import PAPERS, Result, results
+from headcount.sources import PAPERS, Implementation, implementations
 from studies.site.links import slug
 from studies.site.markup import as_markdown, escaped, table
 
@@ -46,9 +46,9 @@ PAPER_PAGES = (
 
 
 @cache
-def _statements() -> tuple[Result, ...]:
+def _statements() -> tuple[Implementation, ...]:
     theorems.table()
-    return tuple(results())
+    return tuple(implementations())
 
 
 @cache
@@ -91,7 +91,7 @@ def _stated(page: PaperPage) -> str:
     )
 
 
-def _whose(result: Result, page: PaperPage) -> str:
+def _whose(result: Implementation, page: PaperPage) -> str:
     name = escaped(result.source.name)
     return (
         name if result.source.paper in page.sources else f"{name} ({escaped(str(result.source).partition(' of ')[2])})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from html import escape
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,10 +20,10 @@ from headcount.certificates.worst_case.layered_bounds import Layered
 from headcount.certificates.worst_case.met_errors import ascend, errors_at, sampled_errors
 from headcount.certificates.worst_case.proofs import prove
 from headcount.certificates.worst_case.sloped_targets import SlopedTarget, sloped
-from headcount.numerals import counted
+from headcount.files import write_json
+from headcount.notebook import html_answer
 from headcount.results.claim import Claim
-from headcount.results.verdicts import PROVED
-from headcount.results.worst_record import WorstRecord, worst_claim
+from headcount.results.worst_record import WorstRecord, error_rows, worst_claim, worst_sentence
 from headcount.tasks import Task
 
 __all__ = ["Worst", "certify", "domain_of"]
@@ -76,10 +76,16 @@ class Worst:
     @property
     def sentence(self) -> str:
         """What it comes to."""
-        known = f"the worst error lies between {self.lower:.4g} (met) and {self.upper:.4g} ({PROVED})"
-        often = f", at least {self.lower / self.rms:,.0f} times the root mean square" if self.rms > 0 else ""
-        left = "" if self.closed else f"; {counted(self.open, 'box', 'boxes')} left open"
-        return f"{known}{often}{left}"
+        return worst_sentence(self)
+
+    @property
+    def rows(self) -> list[dict[str, str | float]]:
+        """The errors side by side."""
+        return error_rows(self, SAMPLES)
+
+    def files(self, out: Path) -> list[Path]:
+        """All of it in `worst.json`, the worst input too."""
+        return [write_json(out / "worst.json", self.to_json())]
 
     def claim(self, subject: str = "the worst error of the network") -> Claim:
         """The upper end as a claim on the domain, with what was met from below."""
@@ -92,7 +98,7 @@ class Worst:
         return f"Worst({self.lower:.4g} <= worst error <= {self.upper:.4g}, {self.domain}, open={self.open})"
 
     def _repr_html_(self) -> str:
-        return f"<p>{escape(str(self))}</p>"
+        return html_answer(self.sentence, self.rows)
 
     def to_json(self) -> dict[str, object]:
         """A JSON-ready dictionary; `where` is the input at which `lower` is met."""

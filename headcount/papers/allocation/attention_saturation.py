@@ -12,9 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headcount.files import text_in
+from headcount.files import text_in, write_json
 from headcount.nets.pretrained.batches import TextBatch, states
 from headcount.nets.pretrained.families import Family
+from headcount.notebook import html_answer
 from headcount.numerals import counted
 from headcount.papers.allocation.jacobian import half_range, jacobian_norm, row_bound
 from headcount.papers.allocation.lowrank import Factors
@@ -227,6 +228,13 @@ class SaturationReport:
         """How many layers fulfil the theorem's hypothesis."""
         bounded = sum(bool(row["bounded"]) for row in self.layers)
         return f"{bounded} of {counted(len(self.layers), 'layer')} keep their logits bounded as sequences grow"
+
+    def _repr_html_(self) -> str:
+        return html_answer(self.sentence, self.rows)
+
+    def files(self, out: Path) -> list[Path]:
+        """All of it in `saturation.json`."""
+        return [write_json(out / "saturation.json", self.to_json())]
 
     def to_json(self) -> dict[str, list[LayerSaturation] | list[HeadSaturation] | list[RankCost]]:
         """A JSON-ready dictionary."""

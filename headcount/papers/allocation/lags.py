@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
+from headcount.files import write_json
+from headcount.notebook import html_answer
 from headcount.numerals import counted
 from headcount.papers.allocation.bounds import check_sizes, extraction_error, starved_lags, synthesis
 from headcount.results import Bound, Claim
@@ -85,6 +88,13 @@ class Allocation:
         """The bound at these shares."""
         sizes = ", ".join(f"{h:,} x {n:,}" for h, n in zip(self.heads, self.head_dims, strict=True))
         return self.bound.claim(f"the {self.bound.quantity} with heads x head_dim of {sizes}")
+
+    def _repr_html_(self) -> str:
+        return html_answer(self.sentence, self.rows)
+
+    def files(self, out: Path) -> list[Path]:
+        """All of it in `allocation.json`."""
+        return [write_json(out / "allocation.json", self.to_json())]
 
     def to_json(self) -> dict[str, object]:
         """A JSON-ready dictionary."""

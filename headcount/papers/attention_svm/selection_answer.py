@@ -10,7 +10,8 @@ from typing import TypedDict
 
 import numpy as np
 
-from headcount.files import write_text
+from headcount.files import write_json, write_text
+from headcount.notebook import html_answer
 from headcount.numerals import outward
 from headcount.papers.attention_svm.head_instances import ChoiceRow
 from headcount.papers.attention_svm.instance_files import SelectionFile, trained_gaps, write_solution
@@ -54,6 +55,9 @@ class SelectionAnswer:
         off = outward(max(self.one.gap, ROUNDING), 1, "upper")
         least = f"none with a norm smaller by {off:.0e} of it does"
         return f"a matrix of {self.norm} norm {self.one.norm:.6g} puts every chosen token first by 1; {least}"
+
+    def _repr_html_(self) -> str:
+        return html_answer(self.sentence, self.rows)
 
     def to_json(self) -> dict[str, object]:
         """A JSON-ready dictionary."""
@@ -121,6 +125,13 @@ class NoSelection:
         least = f"{outward(self.least_norm, 2, 'lower'):.1e}"
         cancel = f"{len(self.rows)} of the constraints, so weighted, cancel as far"
         return f"no matrix of a norm below {least} puts these tokens first by 1: {cancel}"
+
+    def _repr_html_(self) -> str:
+        return html_answer(self.sentence, self.rows)
+
+    def files(self, out: Path) -> list[Path]:
+        """All of it in `no-margin.json`."""
+        return [write_json(out / "no-margin.json", self.to_json())]
 
     def to_json(self) -> dict[str, bool | float | list[ConstraintRow]]:
         """A JSON-ready dictionary."""

@@ -13,6 +13,7 @@ from headcount.certificates.built import Built
 from headcount.drawing.panels import Panel, figure_of, frames, log_panel, plain_panel
 from headcount.drawing.svg import Figure
 from headcount.files import write_text
+from headcount.notebook import html_answer
 from headcount.numerals import counted, short
 from headcount.papers.hardmax.bounds import interpolation_blocks, interpolation_layers, our_interpolation_blocks
 from headcount.papers.hardmax.narrow import Hats, NarrowNet
@@ -76,7 +77,7 @@ class InterpolationReport:
     @property
     def terms(self) -> list[dict[str, object]]:
         """The terms of the certificate."""
-        return [{"term": t.name, "at most": t.value, "because": t.why} for t in self.built.certificate.terms]
+        return self.built.certificate.rows
 
     @property
     def sentence(self) -> str:
@@ -88,6 +89,9 @@ class InterpolationReport:
         gaps = f"worst gap {short(known['gap'], 2)}, promised {short(known['error'], 2)}"
         one = known["sequences"] == 1
         return f"{sizes} {counted(known['sequences'], 'sequence')} {'its' if one else 'their'} outputs, {gaps}"
+
+    def _repr_html_(self) -> str:
+        return html_answer(self.sentence, self.rows)
 
     def files(self, out: Path, *, onnx: bool = False) -> list[Path]:
         """The network, the page, and the network for other runtimes where that is wanted."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from headcount.files import write_text
 from headcount.fits import Knee, knee, predicted_heads
 from headcount.papers.head_count.lookup_words import one_head_each
 from headcount.report import write
 from headcount.results import Store, Study
+from headcount.results.study import Row
 from headcount.training.progress import OnProgress, silent
 from headcount.training.spec import Sweep
 from headcount.training.sweeps import run
@@ -40,11 +42,28 @@ lr = 1e-2
 
 @dataclass(frozen=True)
 class FirstLook:
-    """The measured study, its knee, and the files of its page by name."""
+    """The measured study, its knee, and its page and picture by the name of their files."""
 
     study: Study
     knee: Knee
-    files: dict[str, str]
+    pages: dict[str, str]
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """The rows of the study."""
+        return self.study.rows
+
+    @property
+    def sentence(self) -> str:
+        """What the knee says."""
+        return self.knee.sentence
+
+    def files(self, out: Path) -> list[Path]:
+        """The page and the picture."""
+        return [write_text(out / name, text) for name, text in self.pages.items()]
+
+    def _repr_html_(self) -> str:
+        return self.knee._repr_html_()
 
 
 def first_look(folder: str | Path, *, device: str = "cpu", on_progress: OnProgress = silent) -> FirstLook:

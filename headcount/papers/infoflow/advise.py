@@ -6,6 +6,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from headcount.nets.architecture import Architecture, parameters
@@ -96,15 +97,32 @@ class Advice:
 
     def _repr_html_(self) -> str:
         columns = ("layers", "embed_dim", "positions", "parameters", "verdict", "warrant", "reason")
-        rows = [[choice.as_row()[column] for column in columns] for choice in self.ranked]
-        return html_table([column.replace("_", " ") for column in columns], rows)
+        return html_table(
+            [column.replace("_", " ") for column in columns], [[row[column] for column in columns] for row in self.rows]
+        )
+
+    @property
+    def rows(self) -> list[dict[str, object]]:
+        """The choices, the best first."""
+        return [choice.as_row() for choice in self.ranked]
+
+    @property
+    def sentence(self) -> str:
+        """The verdict on the first choice, with its conditions."""
+        return self.claim().said
+
+    def files(self, out: Path, title: str = "") -> list[Path]:
+        """The plan of the first choice as a picture, and everything for programs."""
+        from headcount.papers.infoflow.flow_picture import write_flow
+
+        return write_flow(out, "advice.json", self.as_row(), self.best.prediction, title)
 
     def as_row(self) -> dict[str, object]:
         """Everything, ready for JSON."""
         return {
             "eps": self.eps,
             "claim": self.claim().to_json(),
-            "ranked": [choice.as_row() for choice in self.ranked],
+            "ranked": self.rows,
             "frontier": [asdict(f) | {"head_dim": self.head_dim} for f in self.frontier],
             "best": self.best.prediction.as_row(),
             "structure": self.structure.to_json(),

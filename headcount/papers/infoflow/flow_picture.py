@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from html import escape
 from itertools import pairwise
+from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from headcount.files import write_json, write_text
 
 if TYPE_CHECKING:
     from headcount.papers.infoflow.explain import Step
@@ -47,6 +51,11 @@ def draw(prediction: Prediction, title: str = "") -> str:
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
+
+
+def write_flow(out: Path, name: str, facts: Mapping[str, Any], prediction: Prediction, title: str = "") -> list[Path]:
+    """The picture of a prediction in `flow.svg`, and all facts in the file of this name."""
+    return [write_text(out / "flow.svg", draw(prediction, title)), write_json(out / name, facts)]
 
 
 def _opening(height: int, title: str) -> str:

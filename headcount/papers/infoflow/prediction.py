@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 from html import escape
+from pathlib import Path
 from typing import Literal
 
 from headcount.nets.architecture import Architecture
@@ -265,6 +266,17 @@ class Prediction:
         from headcount.papers.infoflow.flow_picture import draw
 
         return f"<p>{head}</p>{f'<ol>{steps}</ol>' if steps else ''}{draw(self)}"
+
+    @property
+    def rows(self) -> list[dict[str, object]]:
+        """The plan, a row for each step."""
+        return [step.as_row() for step in self.plan]
+
+    def files(self, out: Path, title: str = "") -> list[Path]:
+        """The plan as a picture, and everything for programs."""
+        from headcount.papers.infoflow.flow_picture import write_flow
+
+        return write_flow(out, "prediction.json", self.as_row(), self, title)
 
     def as_row(self) -> dict[str, object]:
         """Everything, ready for JSON; an infinite exponent is null."""

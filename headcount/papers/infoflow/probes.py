@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headcount.files import write_json
 from headcount.nets import Transformer
+from headcount.notebook import html_answer
 from headcount.numerals import counted
 from headcount.sources import Source, implements
 from headcount.tasks import PairMax, Task
@@ -223,6 +226,13 @@ class NetworkProbes:
             return f"no position is favoured by any of the {heads}; where they look depends on the input, not the place"
         sharp = f"{sum(peak >= 2 * even for peak in peaks)} of {heads} favour a position"
         return f"{sharp}: the largest mean weight is {max(peaks):.2f}, even would be {even:.2f}"
+
+    def _repr_html_(self) -> str:
+        return html_answer(self.sentence, self.rows)
+
+    def files(self, out: Path) -> list[Path]:
+        """All of it in `probe.json`."""
+        return [write_json(out / "probe.json", self.to_json())]
 
     def to_json(self) -> dict[str, object]:
         """A JSON-ready dictionary."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from headcount.files import write_text
+from headcount.notebook import html_answer
 from headcount.numerals import short
 from headcount.papers.ssm.pictures import bits_picture, deep_picture, entries_picture, poles_picture, response_picture
 from headcount.papers.ssm.quantise import BitsRow, bits_rows, rows_by_bits
@@ -64,6 +65,9 @@ class DeepenedSystem:
         sizes = {row["quantity"]: {"before": row["before"], "after": row["after"]} for row in self.rows}
         forms = [{k: v if v != math.inf else None for k, v in row.items()} for row in self.forms]
         return {**sizes, "gap": self.gap, "forms": forms}
+
+    def _repr_html_(self) -> str:
+        return html_answer(self.sentence, self.rows)
 
     def files(self, out: Path, name: str = "system", command: str = "") -> list[Path]:
         """The deep system, its picture and its page."""

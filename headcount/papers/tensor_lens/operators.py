@@ -8,12 +8,14 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from headcount.files import write_json
 from headcount.nets.recorded import (
     NotAffine,
     Recording,
@@ -24,7 +26,7 @@ from headcount.nets.recorded import (
     parameters_still,
     refuse_nonlinear,
 )
-from headcount.notebook import html_table, html_words, within_columns
+from headcount.notebook import html_answer, within_columns
 from headcount.numerals import counted, spoken_bytes
 from headcount.papers.tensor_lens.budgets import Budget, Forecast, Progress, measured_pass, progress_bar
 from headcount.papers.tensor_lens.exactness import AffineCertificate, certify
@@ -84,10 +86,24 @@ class Operator:
         return within_columns(f"<Operator {self._words}; {gaps}>")
 
     def _repr_html_(self) -> str:
+        return html_answer(self.sentence, self.rows)
+
+    @property
+    def rows(self) -> list[dict[str, object]]:
+        """The gaps of the certificate."""
         facts = self.certificate.as_dict()
-        return html_words(f"an operator of {self._words}") + html_table(
-            ("certificate", ""), [(name, value) for name, value in facts.items() if not isinstance(value, dict)]
-        )
+        return [{"certificate": name, "": value} for name, value in facts.items() if not isinstance(value, dict)]
+
+    @property
+    def sentence(self) -> str:
+        """From what to what it maps, and how far it is from the network."""
+        return f"an affine map of {self._words} that gives what the network gives, to {self.certificate.replay:.1e}"
+
+    def files(self, out: Path) -> list[Path]:
+        """The sentence, the certificate, the constant and the output."""
+        arrays = {"constant": self.constant.tolist(), "output": self.output.tolist()}
+        facts = {"sentence": self.sentence, "certificate": self.certificate.as_dict(), **arrays}
+        return [write_json(out / "operator.json", facts)]
 
     @property
     def _words(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -11,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headcount.files import write_text
+from headcount.files import write_json, write_text
 from headcount.nets import Transformer
+from headcount.notebook import html_answer
 from headcount.papers.tensor_lens.budgets import Forecast
 from headcount.papers.tensor_lens.counterfactuals import first_token_weight, other_words, replaced
 from headcount.papers.tensor_lens.operators import Operator, ReadOut, operator
@@ -103,8 +103,11 @@ class LensView:
         """The fields as JSON, and the page, which says by which command it was made."""
         from headcount.papers.tensor_lens.lens_pages import lens_page
 
-        fields = write_text(out / "lens.json", json.dumps(self.as_dict(), indent=1) + "\n")
+        fields = write_json(out / "lens.json", self.as_dict())
         return [fields, write_text(out / "lens.html", lens_page(self, command=command))]
+
+    def _repr_html_(self) -> str:
+        return html_answer(self.sentence, self.rows)
 
     def _named(self, token: int) -> str:
         return repr(self.pieces[token].strip())

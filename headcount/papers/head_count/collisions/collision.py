@@ -6,12 +6,15 @@ import copy
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
 from scipy.spatial import KDTree
 from torch import Tensor, nn
 
+from headcount.files import write_json
+from headcount.notebook import html_answer
 from headcount.papers.head_count.collisions.placement import Placement, place
 from headcount.papers.head_count.collisions.sight import Sight, sight_of
 from headcount.papers.head_count.networks.minima import minima_of
@@ -73,6 +76,28 @@ class Collision:
             return Claim(subject, Predicate.NOTHING, basis=Basis("measured"), evidence=evidence, reason=why)
         width = self.width(eps)
         return Claim(subject, Predicate.CONFUSED, width, Basis("proved"), width.source, width.given)
+
+    def _repr_html_(self) -> str:
+        return html_answer(self.sentence, self.rows)
+
+    @property
+    def sentence(self) -> str:
+        """What the two sequences show, at no error."""
+        return str(self.claim())
+
+    @property
+    def rows(self) -> list[dict[str, object]]:
+        """The tokens in which the two sequences differ."""
+        pairs = enumerate(zip(self.first.tolist(), self.second.tolist(), strict=True), start=1)
+        return [{"position": t, "first": a, "second": b} for t, (a, b) in pairs if a != b]
+
+    def to_json(self, eps: float = 0.0) -> dict[str, object]:
+        """Everything, ready for JSON."""
+        return {**self.as_row(eps), "first": self.first.tolist(), "second": self.second.tolist()}
+
+    def files(self, out: Path) -> list[Path]:
+        """All of it in `collision.json`."""
+        return [write_json(out / "collision.json", self.to_json())]
 
     def as_row(self, eps: float = 0.0) -> dict[str, object]:
         """The numbers as one flat machine-readable row."""
