@@ -16,7 +16,7 @@ from studies.language_model.two_cores import two_cores
 
 PARTS = Path(".gpu")
 SMALL = StudySizes(
-    (32, 64), calibration=256, choosing=128, judged=256, others=128, steps=6, batch=2, written=4, sequences=4
+    (32, 64), calibration=256, choosing=128, judged=256, others=128, steps=6, batch=2, written=4, sequences=4, rounds=8
 )
 
 

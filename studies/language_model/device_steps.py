@@ -29,8 +29,6 @@ from headcount.shrinking.perplexity import compared, losses_of
 from headcount.shrinking.running_costs import running_costs
 from headcount.shrinking.text_windows import TextSplit
 
-__all__ = ["KEEP", "DeviceRun", "Figures", "StudySizes", "say", "sometimes", "spread", "windows"]
-
 KEEP = 0.75
 KEEPS = (0.95, 0.9, 0.875, 0.8, 0.75, 0.7, 0.6, 0.5)
 LOSSES = (0.01, 0.03, 0.05)
@@ -41,7 +39,8 @@ Figures = dict[str, Any]  # what was measured, as JSON keeps it
 class StudySizes:
     """How much of everything: tokens a window, to calibrate on, to choose by and to judge on; steps of teaching.
 
-    `written` are the tokens whose time is taken, `sequences` those that the original writes at once to be taught on.
+    `written` are the tokens whose time is taken, `sequences` those that the original writes at once to be taught on,
+    `rounds` how often at most.
     """
 
     lengths: tuple[int, int] = (512, 2048)
@@ -53,6 +52,7 @@ class StudySizes:
     batch: int = 16
     written: int = 64
     sequences: int = 2048
+    rounds: int | None = None
 
 
 @dataclass

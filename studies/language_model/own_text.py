@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import copy
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-__all__ = ["OwnText", "continued", "openings", "own_text"]
-
 OPENING = 16  # tokens of another text that each continuation goes on from
 
 
+@dataclass(frozen=True)
 class OwnText:
-    """How much is written: so many sequences of so many tokens at once, as often as the seconds allow."""
+    """How much is written: so many sequences of so many tokens at once, as often as the seconds and `rounds` allow."""
 
-    def __init__(self, sequences: int = 2048, length: int = 512, seconds: float = 45.0, seed: int = 0) -> None:
-        self.sequences, self.length, self.seconds, self.seed = sequences, length, seconds, seed
+    sequences: int = 2048
+    length: int = 512
+    seconds: float = 45.0
+    seed: int = 0
+    rounds: int | None = None
 
 
 def own_text(model: nn.Module, source: Int[Tensor, "windows length"], how: OwnText) -> Int[Tensor, " tokens"]:
@@ -29,9 +32,11 @@ def own_text(model: nn.Module, source: Int[Tensor, "windows length"], how: OwnTe
     if writer.device.type == "cuda":
         writer = writer.bfloat16()
     draw = torch.Generator().manual_seed(how.seed)
-    while (left := how.seconds - (time.monotonic() - began)) > how.seconds / 4 or not texts:
+    left = how.seconds
+    while not texts or (left > how.seconds / 4 and len(texts) != how.rounds):
         first = openings(source, how.sequences, draw)
         texts.append(continued(writer, first, how.length, left, seed=how.seed + len(texts)))
+        left = how.seconds - (time.monotonic() - began)
     del writer
     if torch.cuda.is_available():
         torch.cuda.empty_cache()  # the pieces of a growing cache are of no use to what comes next

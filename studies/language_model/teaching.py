@@ -23,8 +23,6 @@ from studies.language_model.device_steps import DeviceRun, Figures, quick_produc
 from studies.language_model.own_text import OwnText, own_text
 from studies.language_model.quantised_parts import APART, SPACED, TAUGHT
 
-__all__ = ["LESSONS", "TeachingTimes", "teach"]
-
 RATE = 6e-4  # the best of 2e-4, 6e-4 and 1.8e-3 on the validation text, in an earlier run
 LESSONS = ("as they are", "and word by word", "and its own")
 LEAST = 10.0  # seconds without which nothing is begun
@@ -75,7 +73,8 @@ class Classroom:
         """The original's own text, added to the others."""
         sizes, source = self.measured.sizes, self.lessons[LESSONS[1]]
         began = time.monotonic()
-        ids = own_text(self.seen.model, source, OwnText(sizes.sequences, sizes.lengths[0], seconds))
+        how = OwnText(sizes.sequences, sizes.lengths[0], seconds, rounds=sizes.rounds)
+        ids = own_text(self.seen.model, source, how)
         own = windows(ids, self.length)
         took, loss = time.monotonic() - began, float(losses_of(self.seen.model, own[:4]).mean())
         self.lessons[LESSONS[2]] = torch.cat([source, own])
