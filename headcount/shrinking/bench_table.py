@@ -10,8 +10,6 @@ from typing import NotRequired, TypedDict
 from headcount.fits.student import half_width
 from headcount.numerals import counted
 
-__all__ = ["BenchRow", "BenchSetup", "MethodBench", "bench_lines", "bench_verdict", "beaten"]
-
 OURS = "headcount"
 
 

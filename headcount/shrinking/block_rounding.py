@@ -9,8 +9,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-__all__ = ["block_bytes", "in_blocks", "restored", "rounded_blocks"]
-
 BLOCK, LEVELS, HEADER = 32, 15, 4  # weights that share a scale; steps between least and largest; bytes of both numbers
 
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from headcount.sources import Checked, Source, implements
 
-__all__ = ["Curve", "Spending", "hull", "least_share", "spend"]
-
 
 @dataclass(frozen=True)
 class Curve:

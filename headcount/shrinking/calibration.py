@@ -20,8 +20,6 @@ from headcount.papers.allocation.units import Survey, Unit, attended_means
 from headcount.shrinking.loss_plan import Stand
 from headcount.shrinking.rank_plan import RankPlan
 
-__all__ = ["corrected", "measured"]
-
 Progress = Callable[[str], None]
 MOST = 8  # batches looked at, evenly spaced
 TRUSTED = 2.0  # a layer whose measured error is within this factor of its curves is only scaled as a whole

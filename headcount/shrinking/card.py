@@ -7,8 +7,6 @@ from typing import Any
 
 from headcount.shrinking.report_rows import BeforeAfter
 
-__all__ = ["card_of"]
-
 
 def card_of(title: str, headline: str, sentence: str, rows: Sequence[BeforeAfter], causal: bool) -> str:
     """A README in the form that model hubs read.

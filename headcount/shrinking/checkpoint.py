@@ -22,8 +22,6 @@ from headcount.nets.pretrained.families import Family, family_of
 from headcount.nets.pretrained.folders import LAYOUT, WEIGHTS
 from headcount.nets.pretrained.gguf_files import ORIGIN
 
-__all__ = ["save_compact", "save_padded"]
-
 CODE = Path(__file__).with_name("modeling_headcount.py")
 UNCARRIED = (".index.json", LAYOUT, ORIGIN)
 CARRIED = (".json", ".txt", ".model", ".jinja")  # tokenizers and pooling settings, next to the weights

@@ -16,8 +16,6 @@ from torch import Tensor, nn
 from headcount.nets.pretrained.batches import Readout, TextBatch
 from headcount.nets.pretrained.families import family_of
 
-__all__ = ["Lessons", "attention_parameters", "distil", "learn_from", "taught"]
-
 Progress = Callable[[str], None]
 WARM_UP = 20  # steps
 CLIP = 1.0

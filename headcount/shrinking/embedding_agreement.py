@@ -14,8 +14,6 @@ from headcount.nets.pretrained.batches import Readout, TextBatch
 from headcount.shrinking.ranking import Encoded, interval
 from headcount.shrinking.report_rows import JsonRow
 
-__all__ = ["EmbeddingAgreement", "RankingChange", "agreement", "ranking_change"]
-
 
 @dataclass(frozen=True)
 class EmbeddingAgreement:

@@ -14,8 +14,6 @@ from headcount.nets.pretrained.gguf_files import Origin, origin_of
 from headcount.shrinking.block_rounding import restored
 from headcount.shrinking.report_rows import JsonRow
 
-__all__ = ["CASTS", "FileBytes", "file_bytes", "rounded_to", "tensor_bytes"]
-
 CASTS: dict[str, torch.dtype | None] = {"bf16": torch.bfloat16, "fp16": torch.float16, "none": None}
 BARGAIN = 0.03  # of the whole file, below which a cut is not worth its name
 

@@ -13,8 +13,6 @@ from headcount.papers.allocation.lowrank import Factors, shared_factors
 from headcount.papers.allocation.moments import diagonal_block
 from headcount.papers.allocation.units import Survey, Unit
 
-__all__ = ["Grouping", "best_grouping"]
-
 
 @dataclass(frozen=True)
 class Grouping:

@@ -13,8 +13,6 @@ from headcount.notebook import html_answer
 from headcount.shrinking.language_model import Calibrated, CutModel, cut_to
 from headcount.shrinking.report_rows import JsonRow
 
-__all__ = ["KeepCurve", "curve_picture", "curve_row", "keep_curve"]
-
 KEEPS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
 LOST = 0.03  # of perplexity, the most that the sentence allows
 

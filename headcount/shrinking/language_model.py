@@ -11,6 +11,7 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from headcount.nets.pretrained.batches import predicts_tokens
 from headcount.nets.pretrained.folders import folder_of, load
 from headcount.nets.pretrained.gguf_files import origin_of
 from headcount.notebook import html_answer
@@ -28,8 +29,6 @@ from headcount.shrinking.smaller_files import Stock, write_smaller
 from headcount.shrinking.surgery import at_full_rank
 from headcount.shrinking.text_windows import TextSplit
 from headcount.shrinking.weight_and_time import ModelSize, size, stock_head_dims
-
-__all__ = ["Calibrated", "CutModel", "calibrated", "cut_to", "speaks"]
 
 Progress = Callable[[str], None]
 FIRST_KEEP = 0.8  # where the curves are held against the truth when no budget is given
@@ -164,11 +163,6 @@ class CutModel:
         }
 
 
-def speaks(model: nn.Module) -> bool:
-    """Whether a model gives the next token: its class has a language-model head."""
-    return any(word in type(model).__name__ for word in ("CausalLM", "LMHead"))
-
-
 def calibrated(
     name: str,
     split: TextSplit,
@@ -187,7 +181,7 @@ def calibrated(
     model = load(name).float()
     original_size = size(model)
     at_full_rank(model)
-    if not speaks(model):
+    if not predicts_tokens(type(model).__name__):
         raise ValueError(f"{name} is a {type(model).__name__}, which gives no next token")
     model.requires_grad_(False)
     family = rewrite(model)

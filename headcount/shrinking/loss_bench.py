@@ -28,8 +28,6 @@ from headcount.shrinking.perplexity import compared, losses_of
 from headcount.shrinking.rival_cuts import RIVALS, groups_removed, in_eight_bits, mixed_keys, rival_plan
 from headcount.shrinking.text_windows import TextSplit, split_text
 
-__all__ = ["BenchTrial", "bench_splits", "benched", "trials"]
-
 Progress = Callable[[str], None]
 BOTH = "both"
 OURS = "headcount"

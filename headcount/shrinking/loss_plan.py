@@ -20,8 +20,6 @@ from headcount.shrinking.budget import Curve, spend
 from headcount.shrinking.loss_units import LossUnit, PairBasis
 from headcount.shrinking.report_rows import RankRow, rank_rows
 
-__all__ = ["LossPlan", "Products", "carried_out", "divergence", "held_against_truth", "loss_plan", "putting"]
-
 Progress = Callable[[str], None]
 Products = dict[int, dict[str, Float[Tensor, "heads dim dim"]]]  # layer -> part -> what stands for the identities
 MOST = 4.0  # the factor by which one look at the truth may scale a curve

@@ -21,8 +21,6 @@ from headcount.papers.allocation.lowrank import Factors, shared_factors
 from headcount.papers.allocation.moments import members
 from headcount.papers.allocation.slopes import LayerSlopes
 
-__all__ = ["AttendedBasis", "CutBasis", "LossUnit", "PairBasis", "ProductBasis", "loss_units"]
-
 SMALLEST = 1e-9  # share of the largest second moment below which a direction counts as never seen
 RIDGE = 1e-4  # added to the softmax metric, in units of its mean diagonal
 

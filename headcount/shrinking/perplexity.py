@@ -13,8 +13,6 @@ from torch import Tensor, nn
 from headcount.fits.student import half_width
 from headcount.papers.allocation.slopes import next_token_losses
 
-__all__ = ["PairedLoss", "compared", "losses_of"]
-
 
 @dataclass(frozen=True)
 class PairedLoss:

@@ -11,7 +11,7 @@ from typing import TypedDict, Unpack
 import torch
 from torch import nn
 
-from headcount.nets.pretrained.batches import Readout, TextBatch, batches_of, passages
+from headcount.nets.pretrained.batches import Readout, TextBatch, batches_of, passages, predicts_tokens
 from headcount.nets.pretrained.folders import folder_of, load, readout_for, tokenizer_of
 from headcount.notebook import html_answer
 from headcount.papers.allocation.moments import PARTS
@@ -26,7 +26,7 @@ from headcount.shrinking.embedding_agreement import (
     read_outs,
 )
 from headcount.shrinking.file_bytes import CASTS, FileBytes, file_bytes, rounded_to, tensor_bytes
-from headcount.shrinking.language_model import CutModel, calibrated, cut_to, speaks
+from headcount.shrinking.language_model import CutModel, calibrated, cut_to
 from headcount.shrinking.rank_plan import RankPlan, check_share
 from headcount.shrinking.ranking import Encoded, collection_of
 from headcount.shrinking.report_rows import BeforeAfter, JsonRow, before_after
@@ -35,8 +35,6 @@ from headcount.shrinking.smaller_files import Stock, write_smaller
 from headcount.shrinking.surgery import ShrinkWay, at_full_rank, reduce
 from headcount.shrinking.text_windows import split_text
 from headcount.shrinking.weight_and_time import gap, latencies, size, stock_head_dims, tokens_that_fit
-
-__all__ = ["CompressSettings", "Compressed", "compress"]
 
 Progress = Callable[[str], None]
 LENGTH = 128  # tokens that a piece of text for an encoder is cut to
@@ -217,7 +215,7 @@ def compress(
     """
     order = Order(str(model), keep, loss, _path(text), _path(out), on_progress, **settings)
     net = load(order.name).float()
-    if not (speaks(net) and order.measure == "outputs" and order.text is not None):
+    if not (predicts_tokens(type(net).__name__) and order.measure == "outputs" and order.text is not None):
         return _encoder(order, net)
     split = split_text(order.text, tokenizer_of(order.name), order.length, order.windows, order.test)
     calibration = calibrated(order.name, split, parts=order.parts, keep=keep, say=on_progress)

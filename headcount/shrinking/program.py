@@ -10,10 +10,8 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from headcount.nets.exporting import traced, write_program
+from headcount.nets.pretrained.batches import predicts_tokens
 from headcount.nets.pretrained.families import family_of
-from headcount.shrinking.language_model import speaks
-
-__all__ = ["write_onnx"]
 
 
 class _Program(nn.Module):
@@ -22,7 +20,7 @@ class _Program(nn.Module):
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model: Any = model
-        self.causal, self.speaks = family_of(model).causal, speaks(model)
+        self.causal, self.has_logits = family_of(model).causal, predicts_tokens(type(model).__name__)
 
     def forward(self, input_ids: Int[Tensor, "batch length"], attention_mask: Int[Tensor, "batch length"]) -> Tensor:
         places = torch.arange(input_ids.shape[1])
@@ -35,7 +33,7 @@ class _Program(nn.Module):
             mask = mask.expand(-1, -1, input_ids.shape[1], -1)
         more = {"use_cache": False} if self.causal else {}
         out = self.model(input_ids=input_ids, attention_mask=mask, **more)
-        return out.logits if self.speaks else out.last_hidden_state
+        return out.logits if self.has_logits else out.last_hidden_state
 
 
 def write_onnx(model: nn.Module, path: Path, facts: dict[str, str]) -> Path:

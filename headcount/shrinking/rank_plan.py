@@ -10,8 +10,6 @@ from headcount.shrinking.budget import Curve, spend
 from headcount.shrinking.grouping import Grouping, best_grouping
 from headcount.shrinking.report_rows import RankRow, rank_rows
 
-__all__ = ["RULES", "RankPlan", "plan"]
-
 RULES = ("uniform", "allocated")
 TRIED = 6  # heads whose removal is tried at a time: those that lose least
 

@@ -16,8 +16,6 @@ from torch import Tensor, nn
 
 from headcount.nets.pretrained.batches import TextBatch, pooled
 
-__all__ = ["RankingSet", "Encoded", "collection_of", "cranfield", "interval", "ndcg", "trec_dl"]
-
 
 @dataclass(frozen=True)
 class RankingSet:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypedDict
 
-__all__ = ["BeforeAfter", "JsonRow", "RankRow", "before_after", "kept_by_part", "rank_rows"]
-
 JsonRow = dict[str, object]  # what a value writes as JSON; read back by nobody but a person's program
 
 BeforeAfter = dict[str, str | float | None]  # what ("") is compared, original, compact, ratio

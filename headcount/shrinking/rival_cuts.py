@@ -30,9 +30,6 @@ from headcount.shrinking.loss_units import (
     loss_units,
 )
 
-__all__ = ["RIVALS", "Rival", "groups_removed", "in_eight_bits", "mixed_keys", "rival_plan"]
-
-
 Rule = Callable[[Weights, LayerSlopes, int, list[int]], CutBasis]  # of one layer's unit, and the heads that read it
 
 

@@ -12,8 +12,6 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-__all__ = ["RunningCosts", "cache_bytes", "running_costs"]
-
 
 @dataclass(frozen=True)
 class RunningCosts:

@@ -19,8 +19,6 @@ from headcount.shrinking.calibration import corrected
 from headcount.shrinking.rank_plan import RankPlan, plan
 from headcount.shrinking.weight_and_time import stock_head_dims
 
-__all__ = ["ShrinkWay", "at_full_rank", "reduce", "shrink_model"]
-
 Progress = Callable[[str], None]
 
 

@@ -12,8 +12,6 @@ from torch import Tensor
 
 from headcount.files import text_in
 
-__all__ = ["TextSplit", "split_text", "windows_of"]
-
 CHOOSING = 0.2  # share of the calibration text that is kept for choosing, and again for judging where no other is given
 
 

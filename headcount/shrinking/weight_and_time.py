@@ -14,8 +14,6 @@ from torch import nn
 from headcount.nets.pretrained.batches import Readout, TextBatch
 from headcount.nets.pretrained.families import family_of
 
-__all__ = ["ModelSize", "gap", "latencies", "size", "stock_head_dims", "tokens_that_fit"]
-
 
 @dataclass(frozen=True)
 class ModelSize:

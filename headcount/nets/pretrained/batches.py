@@ -23,6 +23,15 @@ class TextBatch:
     present: Bool[Tensor, "batch length"]
 
 
+def predicts_tokens(kind: str) -> bool:
+    """Whether models of a class, by its name, give the next token: they have a language-model head.
+
+    >>> predicts_tokens("LlamaForCausalLM"), predicts_tokens("BertModel")
+    (True, False)
+    """
+    return any(word in kind for word in ("CausalLM", "LMHead"))
+
+
 Readout = Callable[[nn.Module, TextBatch], Tensor]
 
 

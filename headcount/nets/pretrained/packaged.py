@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from headcount.nets.pretrained.batches import predicts_tokens
 from headcount.nets.pretrained.folders import LAYOUT, filled_model, folder_of, load_compact, stated_config, tokenizer_of
 from headcount.numerals import spoken_bytes
 
@@ -34,6 +35,5 @@ def model_and_tokenizer(name: str) -> tuple[Any, Any]:
     from transformers import AutoModel, AutoModelForCausalLM
 
     config = stated_config(where, name)
-    speaks = any("CausalLM" in kind or "LMHead" in kind for kind in (config.architectures or ()))
-    kind = AutoModelForCausalLM if speaks else AutoModel
+    kind = AutoModelForCausalLM if any(map(predicts_tokens, config.architectures or ())) else AutoModel
     return filled_model(where, kind, config, name, unused=("pooler.",), dtype=torch.float32), tokenizer_of(where)
