@@ -18,8 +18,6 @@ from headcount.results.gathering import grouped
 from studies.measure.chance import TOLERANCE, means, near_least, shrunken
 from studies.measure.runs import Row
 
-__all__ = ["NO_WORSE", "Beside", "beside", "plain_table", "with_comparisons"]
-
 NO_WORSE = 1.10  # the upper end of ours over plain, at most
 Pairs = Mapping[str, Sequence[float | None]]  # by split: outer error, inner error, that at a quarter of the steps
 Place = tuple[int, int]  # heads and layers
@@ -65,6 +63,14 @@ class Beside:
     def near_less_chance(self) -> bool:
         """Whether the advised block is near the least error once chance is taken out of the table."""
         return self.advice is not None and self._near(shrunken(self.table))
+
+    @property
+    def out_by_one_split(self) -> bool:
+        """Whether the advised block would be near if its worst split were left out: one training that failed."""
+        own = self.table[self.row["heads"], self.row["layers"]].outer
+        worst = max(own, key=lambda split: own[split])
+        rest = {place: errors.mean(s for s in errors.outer if s != worst) for place, errors in self.table.items()}
+        return self.advised == "out" and self._near(rest)
 
     def _near(self, errors: Mapping[Place, float]) -> bool:
         return near_least(errors[self.row["heads"], self.row["layers"]], min(errors.values()))

@@ -23,8 +23,6 @@ from studies.measure.pool import read_rows, write_rows
 from studies.measure.runs import WORKERS, Row
 from studies.measure.sets import PLANTED, REAL
 
-__all__ = ["longest_of", "main", "page", "time_of"]
-
 FORMS = {
     "quick": "one layer, 600 steps, five splits (`--quick`)",
     "quick, draw 1": "the same on other draws, with every rule as it stood (`--quick --draw 1`)",
@@ -89,8 +87,8 @@ REAL_RULES = f"""Asked after rules had been changed by looking at these very set
 which two were changed while rows came in: everybody without attention one by one, and the three words for advice (the
 best block was first chosen by half of the splits). So this table does not test them. A set has at most 64 tokens
 (longer series are cut into patches) and about 1,200 training sequences.
-Rows of {REAL_SECONDS:g} s are by the rules in force; the others were made when a block was advised whose mean, not the
-end of its interval, is within the tolerance, which is how BasicMotions came to be out. The plain encoder (`plain.py`:
+Rows of {REAL_SECONDS:g} s of two cores (or as many core seconds) are by the rules in force; shorter ones were made when
+a block was advised whose mean, not the end of its interval, is within the tolerance. The plain encoder (`plain.py`:
 torch alone, `nn.TransformerEncoderLayer`, the same widths, search, inner parts and stopping rule; 1,500 steps, ten
 splits, 1, 2, 4 and 8 heads in one and two layers, then 3 and 6 to judge advice by) is trained on the same splits.
 
@@ -248,7 +246,9 @@ def _tally(compared: Sequence[Beside], rows: Sequence[Row]) -> Iterable[str]:
         return
     standing = [one.standing for one in compared]
     places = [one.advised for one in compared if one.advised]
-    out = [one.row["set"] for one in compared if one.advised == "out"]
+    out = [
+        f"{one.row['set']}{' by one split' if one.out_by_one_split else ''}" for one in compared if one.advised == "out"
+    ]
     clear = sum(one.near_less_chance for one in compared if one.advised)
     random = [sum(at_random(read(one.table)) for one in compared) for read in (means, shrunken)]
     halves = [named for one in compared for named in by_halves(one.table)]
