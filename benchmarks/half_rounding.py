@@ -18,8 +18,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from headcount.kernels.backend import Problem, reference
 from headcount.kernels.bank import Bank
 
-__all__ = ["RoundedFactors", "rounded", "rounded_gaps"]
-
 DIGITS = 11  # of float16, the leading one among them
 _aten = torch.ops.aten
 FACTORS = {_aten.mm.default: 0, _aten.bmm.default: 0, _aten.addmm.default: 1, _aten.baddbmm.default: 1}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["fewest", "smallest", "up"]
-
 
 def up(value: float) -> float:
     """A little more than a number that was computed in float64, so that it stays a bound.

@@ -11,8 +11,6 @@ from headcount.certificates.parallel_parts import SideBySide
 from headcount.nets import Architecture, Transformer
 from headcount.nets.transformer import Attention, FeedForward
 
-__all__ = ["as_transformer"]
-
 SHARP = 1000.0  # gelu(SHARP s) / SHARP is relu(s) up to 0.17 / SHARP
 AFFINE = 1e-9  # of its range: what a read-out may differ from an affine map to count as one
 

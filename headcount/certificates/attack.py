@@ -12,8 +12,6 @@ from torch import Tensor, nn
 
 from headcount.certificates.domains import Domain
 
-__all__ = ["Attempt", "Check", "Trial", "Tried"]
-
 TOKENS_AT_ONCE = 4096  # a chunk of sequences holds about so many tokens: tens of megabytes in a wide encoder
 
 

@@ -11,19 +11,6 @@ from torch import Tensor
 from headcount.certificates.attack import Attempt, Trial
 from headcount.certificates.domains import Box
 
-__all__ = [
-    "AllEqual",
-    "Ascent",
-    "Boundary",
-    "FewValued",
-    "FromLeaves",
-    "NearTies",
-    "Random",
-    "Ties",
-    "in_box",
-    "on_samples",
-]
-
 
 @dataclass(frozen=True)
 class Random:

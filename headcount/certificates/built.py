@@ -24,8 +24,6 @@ from headcount.notebook import html_answer, within_columns
 from headcount.numerals import counted
 from headcount.tasks import Task
 
-__all__ = ["Built", "load"]
-
 
 @dataclass(frozen=True, repr=False)
 class Built:

@@ -16,8 +16,6 @@ from headcount.numerals import outward
 from headcount.results import Basis, Claim, Hypothesis, Predicate
 from headcount.sources import Source
 
-__all__ = ["Certificate", "Term"]
-
 SHORT_DOMAIN = 6  # words up to which a domain is named in a sentence
 
 

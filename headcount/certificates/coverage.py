@@ -9,8 +9,6 @@ import torch
 
 from headcount.certificates.domains import Domain, Drawn, drawable
 
-__all__ = ["Coverage", "coverage_of"]
-
 WHOLE = 0.999  # from here on a domain counts as the task's own; below it the share is said first
 NUMBERS = 4 * 10**7  # about so many are drawn: the more tokens, the fewer sequences
 

@@ -17,8 +17,6 @@ from headcount.certificates.network import ClassTokenNet, ReluNet
 from headcount.certificates.rounding import EXP_ULPS, KnownBounds, U, _g, _plus, moved_by
 from headcount.nets.transformer import Attention
 
-__all__ = ["averaged", "rounding_through", "scores_off", "within"]
-
 
 def rounding_through(
     net: ClassTokenNet, largest_token: float, length: int, *, sizes: Sequence[np.ndarray] = ()

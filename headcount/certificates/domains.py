@@ -14,8 +14,6 @@ from torch import Tensor
 
 from headcount.tasks import Induction, Neighbour, Task
 
-__all__ = ["Box", "Domain", "Drawn", "SampledDomain", "radius_for"]
-
 RADIUS = 6.0  # a standard normal number leaves [-6, 6] twice in a thousand million draws
 
 

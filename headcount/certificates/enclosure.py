@@ -19,8 +19,6 @@ from headcount.certificates.network import ClassTokenNet, ReluNet
 from headcount.nets.transformer import Attention
 from headcount.tasks import Affine, Exponential, LinearMax, Ridges, Sine, Square, Wells
 
-__all__ = ["PRECISION", "Enclosed", "BallProfile", "enclose", "net_ball", "target_ball"]
-
 PRECISION = 160  # bits; softmax at beta = 10^7 spends 24 of them
 
 

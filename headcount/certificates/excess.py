@@ -11,8 +11,6 @@ from headcount.refusals import at_least, positive
 from headcount.results import Bound
 from headcount.sources import Checked, Source, implements
 
-__all__ = ["gibbs_excess", "sway", "worst_distance"]
-
 EXCESS = Source("headcount", "Gibbs excess (sharpens Equation 15 of Yu et al. 2025)")
 
 

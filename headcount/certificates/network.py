@@ -15,8 +15,6 @@ from torch import Tensor, nn
 from headcount.nets.transformer import Attention
 from headcount.nets.weighing import softmax
 
-__all__ = ["ClassTokenNet", "ReluNet", "NetworkShape", "refuse_too_large"]
-
 LARGEST = 2 * 10**8  # parameters: 1.6 GB in float64
 
 

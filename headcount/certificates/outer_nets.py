@@ -17,8 +17,6 @@ from headcount.sources import Source, implements
 from headcount.tasks.lookups import LipschitzOuter
 from headcount.tasks.ridges import Ridges
 
-__all__ = ["OuterNet", "lipschitz_net", "ridge_net"]
-
 Ranges = Sequence[tuple[float, float]]
 MOST_POINTS = 2048  # of a grid
 McSHANE = Source("headcount", "Lipschitz functions as a maximum of cones (McShane)")

@@ -10,8 +10,6 @@ from torch import Tensor, nn
 
 from headcount.certificates.network import ClassTokenNet, NetworkShape, ReluNet
 
-__all__ = ["SideBySide", "SideBySideShape"]
-
 
 @dataclass(frozen=True)
 class SideBySideShape:

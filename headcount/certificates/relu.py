@@ -12,8 +12,6 @@ from torch import Tensor
 
 from headcount.sources import Source, implements
 
-__all__ = ["Hinges", "interpolant", "interpolation_error", "pieces_for"]
-
 INTERPOLATION = Source("headcount", "piecewise linear interpolation (Assumption 3 with gamma = 1/2)")
 
 

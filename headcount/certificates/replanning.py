@@ -7,8 +7,6 @@ from typing import TypeVar
 
 from headcount.certificates.certificate import Certificate
 
-__all__ = ["with_rounding"]
-
 Network = TypeVar("Network")
 
 LEAST = 1e-30  # no network of ours is exact to this, and squares of it are still numbers

@@ -17,8 +17,6 @@ from headcount.certificates.excess import sway
 from headcount.certificates.network import ClassTokenNet, ReluNet
 from headcount.nets.transformer import Attention
 
-__all__ = ["KnownBounds", "moved_by", "rounding_error"]
-
 U = 2.0**-53
 SLACK = 64
 EXP_ULPS = 8  # the exponential of the mathematical libraries in use is within 1 ulp; so much is granted

@@ -10,8 +10,6 @@ from torch import Tensor
 from headcount.certificates.relu import Hinges, interpolant
 from headcount.nets.transformer import Attention
 
-__all__ = ["Hidden", "Layout", "Row", "composed", "integer_square", "wire"]
-
 Row = Mapping[int, float]  # a linear form: coordinate -> weight
 Pair = tuple[Tensor, Tensor]  # (weight, bias) of a linear map
 

@@ -17,15 +17,6 @@ from headcount.results.literature import Cells, Origin, Published, Ratio
 from headcount.results.record import Record, Reproduction, Stated
 from headcount.results.verdicts import Basis, Comparison, Evidence, Predicate, has_verdict_word, strongest
 
-__all__ = [
-    "ComparedCell",
-    "TableComparison",
-    "compare",
-    "comparisons",
-    "judge_claims",
-    "knee_of",
-]
-
 SIDES: dict[Origin, Literal["printed", "summary", "typed", "ours"]] = {
     "paper": "printed",
     "second-hand": "summary",

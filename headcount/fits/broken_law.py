@@ -13,8 +13,6 @@ from jaxtyping import Float
 from headcount.fits.settings import refuse_settings
 from headcount.fits.verdict import Estimate
 
-__all__ = ["Transition", "transition"]
-
 
 @dataclass(frozen=True)
 class Transition:

@@ -12,8 +12,6 @@ from jaxtyping import Float, Int
 from headcount.results import Study
 from headcount.results.study import Row
 
-__all__ = ["Cells", "variants"]
-
 CELL = ("length", "heads")
 DESIGN = ("task", "layers", "head_dim", "width", "positions")  # a cell may hold one value of each, or is no cell
 EMPTY = "the study has no rows yet, so there is nothing to fit or show; `headcount sweep` makes them"

@@ -11,8 +11,6 @@ from jaxtyping import Bool, Float, Int
 from headcount.fits.cells import Cells
 from headcount.fits.seed_spread import smooth_spread
 
-__all__ = ["TwoKinds", "success_draws", "two_kinds"]
-
 DRAWS = 400  # studies of one kind of normal seeds, from which the yardstick of gaps is taken
 RARE = 0.99  # gaps that this share of such studies does not reach show two kinds
 APART = 3.0  # widths of one kind by which a seed that failed lies above the last that did not

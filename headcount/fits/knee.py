@@ -21,8 +21,6 @@ from headcount.numerals import counted
 from headcount.results import Basis, Claim, Comparison, Evidence, Hypothesis, Predicate, Study
 from headcount.results.verdicts import strongest
 
-__all__ = ["Knee", "change_point", "knee", "knees", "predicted_heads"]
-
 # The curve has turned when what a further head brings is under this share of what each head has brought so far.
 SLOWER = 1 / 3
 RESAMPLES = 2000

@@ -18,8 +18,6 @@ from headcount.fits.verdict import Estimate, Verdict, judge, judged
 from headcount.refusals import nearest
 from headcount.results import Claim, Comparison, Evidence, Study
 
-__all__ = ["PowerLaw", "power_law", "power_laws"]
-
 EDGE = 0.9  # of the largest exponent searched: beyond it an interval is as wide as the search, not as the data
 # Sizes a law may run in, each with the size that follows it and so does not tell two laws apart.
 SIZES = {

@@ -17,8 +17,6 @@ from jaxtyping import Float
 
 from headcount.fits.projection import EXPONENTS, FLOORS, fit_law
 
-__all__ = ["Standing", "standing"]
-
 NUMBERS = 3  # exponent, scale, floor
 FINE = (81, 61)  # exponents and floors of a grid of laws
 ZOOMS = 3  # how often the grid is drawn again around the laws that stand

@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["fit_law", "fit_line"]
-
 EXPONENTS = (0.005, 12.0)  # the range searched, of either sign
 FLOORS = (-12.0, 24.0)  # of log(floor / fall) at the largest size; the first stands for no floor
 

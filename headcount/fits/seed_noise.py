@@ -9,8 +9,6 @@ from headcount.fits.cells import Cells
 from headcount.fits.failing_seeds import two_kinds
 from headcount.fits.seed_spread import normal_seeds, smooth_spread
 
-__all__ = ["has_noise", "level_noise", "seen_effect"]
-
 LENGTHS = 3  # from so many lengths on their differences are the noise
 RISES = 3.0  # deviations by which seeds alone do not lift a level above that of fewer heads
 

@@ -10,8 +10,6 @@ from jaxtyping import Float
 
 from headcount.fits.cells import Cells
 
-__all__ = ["NormalSeeds", "normal_seeds", "robust_spread", "smooth_spread"]
-
 DRAWS = 20_000
 PIECE = 1000  # samples drawn at once: all of them would take hundreds of megabytes
 MANY = 400  # seeds from which on the summaries are normal themselves, and drawing them would take gigabytes

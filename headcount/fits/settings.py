@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["refuse_settings"]
-
 
 def refuse_settings(confidence: float, resamples: int = 1) -> None:
     """Raise a ValueError unless an interval can be made with these.

@@ -10,8 +10,6 @@ import numpy as np
 from headcount.fits.cells import level, log_nmse
 from headcount.results import Basis, Study
 
-__all__ = ["StartVerdict", "starts"]
-
 Found = Literal["found", "not found", "barred", "doubtful", "unknown"]
 UNKNOWN = "no certified network is known"
 NEAR = 10.0  # a level within this factor of the built network's is as good

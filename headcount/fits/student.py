@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["half_width"]
-
 
 def half_width(deviation: float, seeds: int, confidence: float = 0.95) -> float:
     """t(confidence, seeds - 1) deviation / sqrt(seeds): half of Student's interval of a mean; infinite of one seed.

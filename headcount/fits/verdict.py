@@ -10,8 +10,6 @@ from headcount.results.claim import Claim
 from headcount.results.hypothesis import Hypothesis
 from headcount.results.verdicts import Basis, Comparison, Evidence, Predicate, strongest, withheld
 
-__all__ = ["Estimate", "Outcome", "Verdict", "judge", "judged"]
-
 Outcome = Literal["consistent", "refuted", "does not hold here", "unresolved"]
 OFFERED: dict[Outcome, tuple[Predicate, ...]] = {
     "consistent": (Predicate.CONSISTENT, Predicate.UNRESOLVED),

@@ -14,8 +14,6 @@ from headcount.measuring.sides import Side, TwoSides
 from headcount.numerals import counted
 from headcount.results import Basis, Claim, Comparison, Evidence, Predicate
 
-__all__ = ["Answer", "Conditions", "answer"]
-
 Missing = Literal["", "splits", "steps", "sequences", "positives", "time", "heads"]
 
 LEAST_POSITIVES = 25  # of the rarest class, five for each of five outer parts

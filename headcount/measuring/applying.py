@@ -14,8 +14,6 @@ from headcount.measuring.sequences import padded
 from headcount.measuring.tables import Columns, as_numbers, cut_text, read_csv
 from headcount.refusals import nearest
 
-__all__ = ["predictions", "write_predictions"]
-
 
 def predictions(model: FittedModel, data: str | Path, sequence: str | None = None) -> list[dict[str, object]]:
     """A row for each sequence of a `.npz` with x or of a table, with the share of every class where there are classes.

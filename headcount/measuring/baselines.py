@@ -15,8 +15,6 @@ from headcount.measuring.planning import nothing
 from headcount.measuring.preparing import Fold
 from headcount.training.given import Part
 
-__all__ = ["Predicted", "fit_baseline", "losses_of", "lost"]
-
 PENALTIES = (1e-4, 1e-2, 1.0, 100.0)  # of the squared weights, per sample
 FEW_INNER, QUARTERS = 200, 4  # sequences of an inner part below which quarters of the training part choose as well
 WIDEST = 4000  # features of a linear model; wider ones are not fitted

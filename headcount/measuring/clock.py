@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-__all__ = ["Clock", "OutOfTime"]
-
 WRITING = 0.04  # of the time given, kept for the page; and
 LEAST_WRITING = 0.5  # seconds of it, on an idle machine
 MOST_WRITING = 0.4  # of the time given, however busy the machine is

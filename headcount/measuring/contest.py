@@ -31,8 +31,6 @@ from headcount.results.study import Row
 from headcount.training.bank_jobs import environment
 from headcount.training.workers import ProcessPool
 
-__all__ = ["Contest", "Say", "facts", "notes", "quiet"]
-
 USUAL_SPLITS = 5  # where neither a number nor a time is asked for
 WORTH_WORKERS = 20.0  # seconds of one core for each, by the reckoning: a process takes some to begin
 

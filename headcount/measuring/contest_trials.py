@@ -23,8 +23,6 @@ from headcount.nets.standard import Encoder
 from headcount.results.store import address
 from headcount.results.study import Row
 
-__all__ = ["Trials", "data_sizes"]
-
 MEANING = 8  # part of every address: raise it when the contest itself changes
 
 

@@ -15,8 +15,6 @@ from headcount.results.study import Row
 from headcount.training.checkpoints import Termination
 from headcount.training.workers import ProcessPool
 
-__all__ = ["Unit", "contest_pool"]
-
 Unit = tuple[Contestant, int]  # who, and the number of a split
 
 

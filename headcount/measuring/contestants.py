@@ -8,10 +8,6 @@ from importlib.util import find_spec
 from headcount.measuring.sequences import Sequences
 from headcount.numerals import counted
 
-__all__ = [
-    "CONSTANT", "FIRST_FED", "WITHOUT", "ZERO_HEADS", "Contestant", "KeptNetwork", "network", "without_attention",
-]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Contestant:

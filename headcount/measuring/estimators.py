@@ -21,8 +21,6 @@ from headcount.measuring.searching import fit_network
 from headcount.measuring.sequences import Sequences, padded, padded_letters
 from headcount.measuring.splitting import Split
 
-__all__ = ["Classifier", "Regressor"]
-
 APART = 50  # samples from which a sixth is held out to choose by; fewer are all trained on
 ARRAYS: dict[str, Any] = {"allow_nd": True, "dtype": np.float64, "ensure_all_finite": "allow-nan"}
 AUTO = (1, 2, 4, 8)  # head counts among which the inner part chooses

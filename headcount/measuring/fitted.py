@@ -25,8 +25,6 @@ from headcount.nets.standard import Encoder, EncoderShape
 from headcount.notebook import html_table
 from headcount.training.given import Part
 
-__all__ = ["FittedModel", "load"]
-
 KEY = "headcount model"
 
 

@@ -11,8 +11,6 @@ from headcount.measuring.planning import FLOOR
 from headcount.numerals import counted
 from headcount.results import Basis, Claim, Evidence, Predicate
 
-__all__ = ["LEAD", "HeadCount", "advised", "head_counts", "open_depth", "within"]
-
 LEAD = 0.05  # attention, or another layer, must lower the error by more than this share to be worth naming
 
 

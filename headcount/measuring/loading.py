@@ -15,8 +15,6 @@ from headcount.measuring.sequences import Sequences, sequences
 from headcount.measuring.tables import Reading, cut_text, from_columns, read_csv, read_parquet
 from headcount.refusals import refuse_unknown
 
-__all__ = ["KEYS", "load"]
-
 # What arrays are called: sequences, targets, how many tokens exist, which, where each begins, what stays together, and
 # which side each is on.
 KEYS = ("x", "y", "lengths", "mask", "offsets", "groups", "split")

@@ -25,8 +25,6 @@ from headcount.measuring.sequences import Sequences, sequences
 from headcount.measuring.tables import Reading
 from headcount.training.sweeps import check_device
 
-__all__ = ["measure"]
-
 
 def measure(
     data: Any,

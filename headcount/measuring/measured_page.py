@@ -16,8 +16,6 @@ from headcount.report.rows import table
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-__all__ = ["heads_figure", "measured", "write_measured"]
-
 DRAWN = 4  # contestants without attention that are drawn, the best ones
 
 

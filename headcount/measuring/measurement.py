@@ -18,8 +18,6 @@ from headcount.notebook import html_table, html_words, within_columns
 from headcount.numerals import counted
 from headcount.results import Study
 
-__all__ = ["Measurement"]
-
 MEMORISED = 2.0  # an outer error this many times the training error is memory, not a pattern
 
 

@@ -13,11 +13,6 @@ from jaxtyping import Float, Int
 from headcount.measuring.splitting import FOLDS
 from headcount.results.study import Row
 
-__all__ = [
-    "CONFIDENCE", "LEAST", "Compared", "SplitErrors", "compare", "continued", "mean_error", "paired_ratio",
-    "split_errors",
-]  # fmt: skip
-
 CONFIDENCE = 0.9  # a twentieth on either side
 LEAST = 1e-12  # an error below this share of the constant's is exact but for rounding
 

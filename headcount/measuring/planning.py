@@ -12,11 +12,6 @@ from headcount.measuring.splitting import MOST_SPLITS
 from headcount.refusals import at_least, at_least_one
 from headcount.training import Recipe
 
-__all__ = [
-    "DataSizes", "Fitting", "StudyPlan", "TrainingSetting", "first_seconds", "first_turn", "nothing", "second_turn",
-    "seconds", "steps_within", "third_turn",
-]  # fmt: skip
-
 RUNGS = (100, 200, 400, 600, 800, 1100, 1500, 2000, 3000, 4500, 6000)  # steps that a time to keep to chooses among
 USUAL = 1500  # steps, where no time is to be kept
 SHORT = 4  # the search makes a step where the training makes so many

@@ -12,8 +12,6 @@ from headcount.measuring.sequences import Sequences
 from headcount.measuring.splitting import Split
 from headcount.training.given import Part, Parts
 
-__all__ = ["Fold", "Scaling", "outputs_of", "prepare", "scaled", "scaling"]
-
 STILL = 0.1  # of the training part's constant: a small inner part that hardly moves is not made a small unit
 
 

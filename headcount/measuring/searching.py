@@ -18,8 +18,6 @@ from headcount.nets.standard import Encoder, EncoderShape
 from headcount.training import Given, Member, train
 from headcount.training.given import Part
 
-__all__ = ["Searched", "evened", "fit_network", "outputs_on"]
-
 AT_ONCE = 500  # sequences that a plain network reads together
 
 

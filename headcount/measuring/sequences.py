@@ -12,8 +12,6 @@ from jaxtyping import Bool, Float, Int
 
 from headcount.numerals import counted
 
-__all__ = ["Kind", "Sequences", "Tokens", "padded", "padded_letters", "sequences"]
-
 Kind = Literal["regression", "classification"]
 Tokens = Literal["numbers", "letters"]
 LEAST = 50  # sequences; fewer cannot be split into a part to learn from and a part that tells head counts apart

@@ -13,8 +13,6 @@ from headcount.measuring.head_counts import LEAD, within
 from headcount.measuring.paired_ratios import LEAST, Blocks, Compared, SplitErrors, compare, continued, mean_error
 from headcount.measuring.planning import FLOOR, RUNGS, SHORT
 
-__all__ = ["GAIN", "Side", "TwoSides"]
-
 GAIN = 0.2  # of the error: attention is not worth it only where so much to gain is excluded
 ATTENTION = "attention"  # the name of its side
 LEARNED = 0.95  # an error above this share of the constant's is the constant's but for noise

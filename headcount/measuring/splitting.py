@@ -11,8 +11,6 @@ from jaxtyping import Float, Int
 from headcount.measuring.sequences import Sequences
 from headcount.numerals import counted
 
-__all__ = ["BLOCKS", "FOLDS", "MOST_SPLITS", "Split", "outer_splits"]
-
 FOLDS = 5  # outer parts, which share nothing among them; splits that are alike modulo 5 have the same one
 MOST_SPLITS = 20  # four inner parts to each outer one
 MOST_PILES, FEWEST_PILES = 6, 4  # of what is not outer, one of them for choosing; fewer where one has less than

@@ -15,18 +15,6 @@ from headcount.files import refuse_no_file
 from headcount.measuring.sequences import Sequences, sequences
 from headcount.refusals import missing_package, nearest
 
-__all__ = [
-    "Columns",
-    "Reading",
-    "as_numbers",
-    "cut_text",
-    "cut_windows",
-    "delimiter",
-    "from_columns",
-    "read_csv",
-    "read_parquet",
-]
-
 Columns = dict[str, list[Any]]
 MISSING = ("", "na", "n/a", "nan", "null", "none", "?")  # what stands where nothing was written down
 DECIMAL = re.compile(r"[+-]?\d+(,\d+)?([eE][+-]?\d+)?")  # a number with a decimal comma, or a whole one

@@ -17,8 +17,6 @@ from headcount.measuring.planning import FINALISTS, SHORT, Fitting, TrainingSett
 from headcount.measuring.preparing import Fold
 from headcount.training.given import Part
 
-__all__ = ["MeanNetworks", "MeanSizes", "fit_zero_heads"]
-
 WARM = 0.05  # of the steps
 EVALUATIONS = 30
 BETAS, SMALL = (0.9, 0.999), 1e-8

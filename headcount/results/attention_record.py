@@ -9,8 +9,6 @@ from headcount.files import write_json
 from headcount.notebook import html_answer
 from headcount.numerals import counted, spelt
 
-__all__ = ["AttentionMap", "AttentionRecord"]
-
 HIT = 0.5  # a retrieval is looked up where some head finds it in more than half of the sequences
 
 

@@ -17,8 +17,6 @@ from headcount.sources import Source, implementations
 if TYPE_CHECKING:
     from headcount.results.claim import Claim
 
-__all__ = ["Bound"]
-
 TRIVIAL = {"lower": 0.0, "upper": math.inf, "exact": math.nan}
 
 

@@ -11,8 +11,6 @@ from headcount.results.hypothesis import Hypothesis
 from headcount.results.verdicts import Basis, Comparison, Evidence, Predicate, allowed
 from headcount.sources import Source
 
-__all__ = ["MOST_WORDS", "Claim", "conclusion"]
-
 MOST_WORDS = 40  # of the first sentence, with its conditions in short form
 
 # {of}: basis and conditions; {why}: the reason, in the first sentence where it fits.

@@ -19,23 +19,6 @@ from typing import Any
 from headcount.files import make_folder
 from headcount.refusals import RefusalError
 
-__all__ = [
-    "DAMAGE",
-    "VERSION",
-    "EmptyStoreError",
-    "ForeignError",
-    "LockedError",
-    "StoreError",
-    "checksum",
-    "exclusive",
-    "identity",
-    "in_one_line",
-    "is_sound",
-    "lengthened",
-    "reading",
-    "writing",
-]
-
 VERSION = 2  # 0 is what headcount 0.1.0 wrote: no checksums, one list of runs per spec
 OLD = "old "  # how the address of a spec begins that was brought over from version 0
 TABLES = {"rows", "environments", "specs"}

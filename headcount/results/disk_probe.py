@@ -23,8 +23,6 @@ try:
 except ImportError:  # Windows: its locks are those of the system and always hold
     fcntl = None
 
-__all__ = ["JOURNALS", "DiskProbe", "probe_disk"]
-
 JOURNALS = ("delete", "truncate", "persist")  # the first that works is used
 
 

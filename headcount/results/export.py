@@ -18,8 +18,6 @@ from headcount.results.store import Store, read_study
 from headcount.results.study import Row, Study
 from headcount.visible import plain_cell
 
-__all__ = ["Exported"]
-
 NAMES = ("rows.csv", "rows.jsonl", "study.json")
 
 

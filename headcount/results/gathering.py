@@ -6,8 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import TypeVar
 
-__all__ = ["grouped"]
-
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 

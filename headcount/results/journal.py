@@ -11,8 +11,6 @@ from typing import Any
 
 from headcount.files import make_folder
 
-__all__ = ["Deadline", "Journal"]
-
 
 class Journal:
     """A file of finished cells, one JSON line each, found again by everything that determined them.

@@ -34,8 +34,6 @@ try:
 except ImportError:  # Windows: every lease is granted, and rows are still kept once
     fcntl = None
 
-__all__ = ["LeaseHolder", "Leases", "alone"]
-
 RENEWAL = 15.0  # seconds between two signs of life
 PATIENCE = 600.0  # seconds without one after which a bank is taken over
 HASTE = 45.0  # the same where that was asked for

@@ -10,8 +10,6 @@ from typing import Any, Literal
 
 from headcount.sources import Source
 
-__all__ = ["Cells", "Difference", "Measure", "Origin", "Published", "Ratio", "mean"]
-
 Cells = Mapping[tuple[Any, Any], Sequence[float]]
 """What was measured: the value of every seed, by (row, column) of the table."""
 

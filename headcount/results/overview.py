@@ -12,8 +12,6 @@ from headcount.results.snapshot import StatedSpec
 from headcount.results.store import FILE, Store
 from headcount.results.study import Study, error_of
 
-__all__ = ["cell_rows", "studies_in", "unfinished_in_words"]
-
 
 def studies_in(folder: Path) -> tuple[list[dict[str, object]], list[str]]:
     """A row for each spec of each study found in `folder`, and a sentence for each store that cannot be read."""

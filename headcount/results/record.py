@@ -15,8 +15,6 @@ from headcount.files import text_in
 from headcount.numerals import today
 from headcount.results.literature import Cells, Published
 
-__all__ = ["Stated", "Measured", "Record", "Reproduction", "Setting", "device_name"]
-
 
 @dataclass(frozen=True)
 class Setting:

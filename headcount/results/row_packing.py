@@ -6,8 +6,6 @@ from typing import Any, cast
 
 from headcount.results.study import COLUMNS, Row
 
-__all__ = ["RowPacking"]
-
 DISTINCT = 256  # values of a column from which on it is not worth looking for equal ones
 
 

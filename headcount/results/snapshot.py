@@ -21,8 +21,6 @@ from headcount.results.database import DamagedTextError, StoreError, identity, i
 from headcount.results.row_packing import RowPacking
 from headcount.results.study import Row, Study, as_rows, as_spec, as_table
 
-__all__ = ["Snapshot", "StatedSpec", "chosen", "stated_specs", "taken"]
-
 CHUNK = 1000  # rows parsed at once: they share the names of their columns
 TEXTS = "CAST(rows.run AS BLOB), CAST(member AS BLOB), CAST(row AS BLOB), CAST(environment AS BLOB), checksum"
 

@@ -18,17 +18,6 @@ from headcount.results.leases import Leases
 from headcount.results.snapshot import TEXTS, Snapshot, StatedSpec, stated_specs, taken
 from headcount.results.study import Row, Study
 
-__all__ = [
-    "StatedSpec",
-    "Store",
-    "address",
-    "checked_specs",
-    "read_study",
-    "runs_of_spec",
-    "spec_address",
-    "store_file",
-]
-
 Seen = TypeVar("Seen")
 
 FILE = "rows.sqlite"

@@ -18,8 +18,6 @@ from headcount.numerals import counted, listed, short
 from headcount.structure import Structure
 from headcount.visible import plain_cell
 
-__all__ = ["COLUMNS", "Column", "PlannedRow", "Row", "Study", "UnusualColumns", "as_row", "error_of"]
-
 SHAPE = ("length", "layers", "width")  # what tells the cells of a study apart, in a notebook
 
 

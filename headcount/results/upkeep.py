@@ -32,8 +32,6 @@ from headcount.results.leases import alone
 from headcount.results.snapshot import TEXTS
 from headcount.results.store import Store, address, checked_specs, insert_rows, runs_of_spec, spec_address, store_file
 
-__all__ = ["MergedStore", "RepairedStore", "VerifiedStore", "merge_stores", "repair_store", "verify_store"]
-
 ENVIRONMENTS = "SELECT CAST(id AS BLOB), CAST(environment AS BLOB) FROM environments"
 SMALLEST = 32  # bytes that a row takes at least
 GAP = 1000  # rows in a row that cannot be read, after which none is looked for where nobody knows the last

@@ -11,21 +11,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     from headcount.results.claim import Claim
 
-__all__ = [
-    "PLURALS",
-    "PROVED",
-    "VERDICT_WORDS",
-    "Basis",
-    "Comparison",
-    "Evidence",
-    "Predicate",
-    "allowed",
-    "has_verdict_word",
-    "objections",
-    "strongest",
-    "withheld",
-]
-
 # Words that decide. They are written by `Claim.__str__` alone, from a predicate that `allowed` has looked at.
 VERDICT_WORDS = ("proved", "by proof", "refuted", "holds", "matches", "same shape", "consistent", "worth it", "enough")
 VERDICT_WORDS += ("never",)

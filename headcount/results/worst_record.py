@@ -14,8 +14,6 @@ from headcount.results.hypothesis import Hypothesis
 from headcount.results.verdicts import PROVED, Basis, Predicate
 from headcount.sources import Source
 
-__all__ = ["WorstRecord", "error_rows", "worst_claim", "worst_sentence"]
-
 SEARCH = Source("headcount", "Worst error by branch and bound")
 
 

@@ -13,8 +13,6 @@ import torch
 from headcount.nets.pretrained import load, tokenizer_of
 from studies.language_model.device_steps import Figures
 
-__all__ = ["doors"]
-
 TEXT = "The kidneys keep the balance of water and salt in the body, and"
 LENGTHS = (3, 14)  # tokens of the two sequences that a program is asked about, one of them filled up
 WRITTEN = 40

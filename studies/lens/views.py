@@ -12,8 +12,6 @@ from headcount.papers.tensor_lens import LensView, model_and_tokenizer, view_of_
 from headcount.papers.tensor_lens.lens_pages import SIZES, layer_map, lens_page
 from studies.stored import DATA, stored, written
 
-__all__ = ["COMMANDS", "page", "picture", "read_view"]
-
 FILE = DATA / "lens_views.json"
 COMMAND = "python -m studies.lens.views"
 VIEWS: dict[str, dict[str, Any]] = {

@@ -32,8 +32,6 @@ from studies.measure.pool import Lane, Pool, read_rows
 from studies.measure.runs import PLAIN_STEPS, QUICK, WORKERS, PlainWay, Row, Run, asked, plain_rows
 from studies.measure.sets import PLANTED, REAL, BenchSet, sets_at
 
-__all__ = ["KEPT", "LOOK_UPS", "REAL_SECONDS", "main", "runs_of"]
-
 KEPT = Path(__file__).parents[2] / "docs/data/measure_bench.json"
 REAL_SECONDS, PLANTED_SECONDS = 600.0, 120.0
 MORE_WORKERS, MANY_CORES = 5, 10  # where there are so many cores, real sets have more of them for less time

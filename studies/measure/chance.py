@@ -12,8 +12,6 @@ from headcount.measuring.head_counts import within
 from headcount.measuring.paired_ratios import LEAST, SplitErrors
 from headcount.measuring.splitting import FOLDS
 
-__all__ = ["at_random", "by_halves", "means", "near_least", "shrunken"]
-
 Place = TypeVar("Place", bound=Hashable)
 TOLERANCE = 0.05  # of the least error: what counts as near
 

@@ -23,8 +23,6 @@ from headcount.files import atomic_write
 from headcount.measuring.paired_ratios import CONFIDENCE, paired_ratio
 from headcount.measuring.splitting import BLOCKS, FOLDS
 
-__all__ = ["KEPT", "Design", "corrected", "covered", "designs"]
-
 KEPT = Path(__file__).parents[2] / "docs/data/measure_coverage.json"
 STUDIES, SEED = 200, 29
 FEATURES, FRESH = 6, 4000

@@ -10,8 +10,6 @@ from typing import Any
 from headcount.drawing.axes import Frame, across, axis_name, decades, end_labels, log_axis, shade, ticks
 from headcount.drawing.svg import Figure, dodged, path, tag
 
-__all__ = ["picture"]
-
 ONE_LAYER = re.compile(r"(\d+) heads?")
 
 

@@ -20,8 +20,6 @@ from torch.func import functional_call, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import cross_entropy, pad
 
-__all__ = ["Plain", "PlainEncoder", "PlainFold", "PlainSetting", "search_plain", "train_plain"]
-
 WIDTH, HIDDEN, BATCH = 48, 96, 32
 RATES, KEPT = (1e-3, 4e-3), ((0.0, 1e-3), (0.2, 0.1))  # learning rates; dropout with its weight decay
 SHORT, FINALISTS = 4, 2  # all settings for a quarter of the steps, two to the end

@@ -6,11 +6,6 @@ import numpy as np
 
 from headcount.measuring import Sequences, sequences
 
-__all__ = [
-    "count_of_a_letter", "log_mean_exp", "look_ups", "noise", "one_position", "order_only", "rare_class",
-    "squared_mean",
-]  # fmt: skip
-
 SIZE = (1500, 12, 4)  # sequences, tokens, features
 OTHER = 1000  # seeds between one draw and the next
 

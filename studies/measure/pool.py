@@ -15,8 +15,6 @@ from typing import Any, Literal
 from headcount.files import atomic_write
 from studies.measure.runs import Row, Run
 
-__all__ = ["Lane", "Pool", "described", "read_rows"]
-
 STARTING = 12.0  # seconds that a process may take beside its budget
 LOOPS = 4
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")

@@ -15,11 +15,6 @@ from headcount.measuring import Sequences, sequences
 from headcount.measuring.tables import cut_windows
 from headcount.numerals import counted
 
-__all__ = [
-    "abstracts", "breast_cancer", "diabetes", "digits", "mnist_rows", "next_vowel", "oil_temperature", "patches",
-    "questions", "read_ts", "spoken_digits", "time_series", "wine",
-]  # fmt: skip
-
 MOST_TOKENS = 64  # longer series are cut into patches
 MOST = 1800  # sequences, of which a split trains on 1,200
 Series = list[np.ndarray]

@@ -23,8 +23,6 @@ from headcount.training.given import Part
 from studies.measure.plain import Plain, PlainFold, search_plain
 from studies.measure.sets import BenchSet
 
-__all__ = ["PLAIN_STEPS", "QUICK", "WORKERS", "PlainWay", "Row", "Run", "asked", "plain_rows"]
-
 QUICK = StudyPlan(layers=1, steps=600, splits=5)
 PLAIN_LAYERS, PLAIN_STEPS, PLAIN_SPLITS = (1, 2), 1500, 10
 WORKERS = 2  # processes of a run, each of one thread

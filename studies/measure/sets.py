@@ -10,8 +10,6 @@ from pathlib import Path
 from headcount.measuring import Sequences
 from studies.measure import planted, real
 
-__all__ = ["PLANTED", "REAL", "BenchSet", "sets_at"]
-
 
 @dataclass(frozen=True)
 class BenchSet:

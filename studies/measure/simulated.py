@@ -11,8 +11,6 @@ from headcount.files import atomic_write
 from headcount.measuring.answer import answer
 from headcount.measuring.paired_ratios import SplitErrors
 
-__all__ = ["NOISES", "STUDIES", "simulated", "verdicts"]
-
 NOISES = (0.005, 0.01, 0.02, 0.03)  # decades of an error from split to split, on the inner and on the outer part each
 STUDIES = 200
 KEPT = Path(__file__).parents[2] / "docs/data/measure_simulated.json"

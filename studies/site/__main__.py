@@ -23,8 +23,6 @@ from studies.site.links import broken_in_pages, foreign_in_pages, slug
 from studies.site.markup import fenced
 from studies.site.sections import write_sections
 
-__all__ = ["build", "gather", "main"]
-
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 EXTRA = "extra"  # what is copied into the site as it is

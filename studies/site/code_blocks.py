@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-__all__ = ["CodeBlock", "blocks_of", "without_blocks"]
-
 FENCED = re.compile(r"^```([^\n]*)\n(.*?)^```", flags=re.DOTALL | re.MULTILINE)
 CALL = re.compile(r"(?:\$ )?((?:headcount|make|python|pip|pipx) [-a-z.'].*?)(?:\s{2,}#.*)?")
 

@@ -13,8 +13,6 @@ from headcount.cli.door import app
 from headcount.cli.surface import PANELS, Command
 from studies.site.markup import fenced
 
-__all__ = ["command_page", "commands", "json_page"]
-
 DOCS = Path(__file__).parents[2] / "docs"
 ABOUT_COMMANDS = """\
 Every command takes `--json` ([what it prints](json.md)), ends with one sentence that begins *So:*, and says a mistake

@@ -15,8 +15,6 @@ from typing import Any
 
 from headcount.files import write_text
 
-__all__ = ["BLOCK", "main", "recorded", "statements"]
-
 BLOCK = re.compile(r"```pycon\n(.*?)```", flags=re.DOTALL)
 
 

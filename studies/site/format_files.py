@@ -22,8 +22,6 @@ from typer.testing import CliRunner
 from headcount.cli.door import app
 from headcount.files import write_text
 
-__all__ = ["CALLS", "FORMATS", "MEASURED", "answer", "keys_of", "main"]
-
 FORMATS = Path(__file__).parents[2] / "docs/formats"
 SEQUENCES = 60
 SMALL = ["--heads", "1,2", "--layers", "1", "--steps", "20", "--splits", "2", "--embed-dim", "8", "--width", "8"]

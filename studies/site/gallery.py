@@ -32,8 +32,6 @@ from studies.lens import views
 from studies.site.format_files import FORMATS
 from studies.stored import DATA, stored, written
 
-__all__ = ["FROM_COMMANDS", "GALLERY", "GalleryFigure", "figures_of", "page"]
-
 PROMPT = "headcount theory prompt prompt.npz --out prompt"
 MEASURE = "headcount measure own_data:two_maxima --layers 1 --steps 1100 --splits 6 --out measured"
 TRAINED = DATA / "gallery_prompt.json"

@@ -24,8 +24,6 @@ from headcount.results.record import Record
 from studies.measure.page import longest_of, time_of
 from studies.site.gallery import MEASURE, measurement
 
-__all__ = ["HELD", "STATED", "filled", "page", "readme", "unheld"]
-
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "docs/data"
 MARK = re.compile(r"<!--=([\w-]+)-->(.*?)<!--/-->", flags=re.DOTALL)

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
 
-__all__ = ["BrokenLink", "broken_in_markdown", "broken_in_pages", "foreign_in_pages", "targets"]
-
 CODE = re.compile(r"^(```+|~~~+).*?^\1\s*$", flags=re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\)")
 SOURCE = re.compile(r"<(?:a|img)\b[^>]*?\b(?:href|src)=\"([^\"]+)\"")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["anchor", "as_markdown", "escaped", "fenced", "table"]
-
 CODE = re.compile(r"(`[^`]+`)")
 SPECIAL = re.compile(r"([\\*_<\[\]|~$])")
 EXAMPLE = ">>> "

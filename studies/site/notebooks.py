@@ -26,8 +26,6 @@ from typing import Any
 from headcount.files import write_text
 from studies.site.markup import fenced
 
-__all__ = ["as_page", "cells_of", "executed", "main"]
-
 RICH = (("image/svg+xml", "_repr_svg_"), ("text/html", "_repr_html_"))
 DRAWN = re.compile(r"<svg\b.*?</svg>", flags=re.DOTALL)
 OUTPUT = '<div class="cell-output">\n{}\n</div>'

@@ -15,8 +15,6 @@ from headcount.sources import PAPERS, Implementation, implementations
 from studies.site.links import slug
 from studies.site.markup import as_markdown, escaped, table
 
-__all__ = ["PAPER_PAGES", "PaperPage", "pages"]
-
 DOCS = Path(__file__).parents[2] / "docs"
 
 

@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 import headcount as hc
 from studies.site.markup import anchor, as_markdown, escaped, fenced, table
 
-__all__ = ["Entry", "blocks", "entries", "field_text", "fields", "pages", "spaces"]
-
 DOCS = Path(__file__).parents[2] / "docs"
 NO_ENTRY = ("__version__", "papers", "tasks")
 IMPORTED = re.compile(r"^>>> (?:from|import) .*$", flags=re.MULTILINE)

@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 from headcount.files import write_text
 
-__all__ = ["Section", "sections_of", "write_sections"]
-
 HEADINGS = ("h1", "h2", "h3", "h4")
 APART = (*HEADINGS, "p", "li", "td", "th", "pre", "tr", "dt", "dd", "figcaption")  # a word ends where one begins
 SILENT = ("script", "style", "button", "svg")

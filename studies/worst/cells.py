@@ -9,8 +9,6 @@ from headcount.nets import Architecture
 from headcount.tasks import Wells
 from headcount.training import Member, Recipe
 
-__all__ = ["CENTRES", "REST", "SMALL", "WHOLE", "Cell", "Plan", "StudyBank"]
-
 HEAD_DIM, RATE, STEPS_PER_EPOCH, BATCH = 4, 0.02, 32, 256
 CENTRES = 8  # different tasks in a cell: its members take them in turn
 

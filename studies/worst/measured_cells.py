@@ -17,18 +17,6 @@ from headcount.certificates.worst_case.sloped_targets import SlopedTarget
 from studies.worst.cells import CENTRES, Plan, StudyBank
 from studies.worst.training_banks import TrainedCell
 
-__all__ = [
-    "Columns",
-    "MeasuredCell",
-    "Sizes",
-    "Took",
-    "checked",
-    "measured",
-    "proved_columns",
-    "sizes_of",
-    "try_points",
-]
-
 Columns = dict[str, list]
 Sizes = dict[str, str | int | float]
 

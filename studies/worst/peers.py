@@ -20,8 +20,6 @@ from torch import Tensor, nn
 from headcount.certificates.worst_case.folded import Folded
 from headcount.certificates.worst_case.sloped_targets import LookedUp
 
-__all__ = ["PlainError", "lirpa_roads"]
-
 METHODS = {"IBP": "IBP", "CROWN-IBP": "CROWN-IBP", "CROWN": "CROWN"}
 
 

@@ -21,8 +21,6 @@ from headcount.training import Member, Outcome, train
 from headcount.training.data import Resident, drawn_part, target_scale
 from studies.worst.cells import Cell, StudyBank
 
-__all__ = ["TrainedCell", "built", "trained"]
-
 Scale = tuple[float, float]  # mean and spread
 WORST_SHARE = 16  # one in so many samples is drawn near a point where the network was worst
 AGAIN = 100  # epochs of each further round

@@ -15,8 +15,6 @@ from headcount.certificates.worst_case.error_bounds import ErrorBounds, Provable
 from headcount.certificates.worst_case.met_errors import Met
 from headcount.certificates.worst_case.sloped_targets import SlopedTarget
 
-__all__ = ["Boxes", "Leaves", "SearchLimits", "Progress", "Search", "bounds_of", "chunk_of", "sorted_hull", "tiles"]
-
 PATIENCE = (16, 1)  # members get these parts of their boxes in turn, so that a hard one keeps no other waiting
 FAR = (2.0, 6.0)  # times what is asked for: boxes bounded no better are cut again at once
 NUMBERS = {"cpu": 1 << 18, "cuda": 1 << 26}  # held at once by one step of a bound, some thirty times

@@ -18,8 +18,6 @@ from headcount.certificates.worst_case.worst_error import domain_of
 from headcount.results import Study
 from headcount.tasks import Task
 
-__all__ = ["CertifiedRow", "certified_study", "certify_all"]
-
 
 @dataclass(frozen=True)
 class CertifiedRow:

@@ -12,8 +12,6 @@ from headcount.certificates.worst_case.sloped_targets import SlopedTarget
 from headcount.kernels.backend import NotCompiledError
 from headcount.kernels.box_program import KINDS, BoxShape, BoxTarget, bound_boxes, boxes_compiled
 
-__all__ = ["CompiledBounds"]
-
 TRIED = 64  # boxes on which both ways are compared
 AGREE = 1e-9  # relative to the bound, beside what rounding may add
 

@@ -27,17 +27,6 @@ from headcount.certificates.worst_case.sloped_targets import SlopedTarget
 from headcount.certificates.worst_case.softmax_range import LEAST_WEIGHT, softmax_mean_range
 from headcount.certificates.worst_case.weight_ranges import WeightRanges
 
-__all__ = [
-    "ErrorBounds",
-    "Provable",
-    "Scores",
-    "error_bounds",
-    "folded_bounds",
-    "gelu_range",
-    "gelu_slope_range",
-    "unit_slopes",
-]
-
 PASSES = 2  # how often the mean of the values, which stands in its own slope, is bounded anew
 UP = 1 + 1e-9  # on sums of magnitudes: far above the rounding of a few hundred terms of one sign
 PEAK = 1.1289043  # gelu'(sqrt 2), rounded up; gelu'(-sqrt 2) = 1 - gelu'(sqrt 2)

@@ -16,8 +16,6 @@ from headcount.certificates.worst_case.met_errors import errors_at
 from headcount.certificates.worst_case.sloped_targets import SlopedTarget
 from headcount.results.verdicts import PROVED
 
-__all__ = ["Mass", "measured_share", "shares_above"]
-
 
 @dataclass(frozen=True)
 class Mass:

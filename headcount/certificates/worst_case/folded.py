@@ -16,19 +16,6 @@ from headcount.nets import Architecture, Transformer
 from headcount.nets.target_units import TargetUnits
 from headcount.nets.transformer import Attention, position_features
 
-__all__ = [
-    "STEEPEST",
-    "U",
-    "Folded",
-    "Units",
-    "fold",
-    "fold_stacked",
-    "gelu",
-    "gelu_slope",
-    "plain_net",
-    "with_rounding",
-]
-
 Units = Literal["relu", "gelu", "linear"]
 U = 2.0**-53
 STEEPEST = 1.13  # gelu' reaches 1.1289 at sqrt(2)

@@ -7,8 +7,6 @@ from typing import Any
 
 from torch import Tensor
 
-__all__ = ["Interval", "hull"]
-
 
 @dataclass(frozen=True, eq=False)
 class Interval:

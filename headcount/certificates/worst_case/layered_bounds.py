@@ -16,8 +16,6 @@ from headcount.certificates.worst_case.sloped_targets import SlopedTarget
 from headcount.nets import Transformer
 from headcount.nets.transformer import Attention, FeedForward, position_features
 
-__all__ = ["Layered"]
-
 WIDER = 1e-12  # on every number that is computed, relative to the magnitudes in its sum: some thousand roundings
 
 

@@ -22,8 +22,6 @@ from headcount.nets import Transformer
 from headcount.nets.transformer import Attention, FeedForward, position_features
 from headcount.tasks import Affine, Ridges
 
-__all__ = ["RecheckedLeaves", "covered", "recheck_leaves"]
-
 PRECISION = 96  # bits
 HALVINGS = 6  # of a leaf on which balls say more than the search did
 

@@ -12,8 +12,6 @@ from torch import Tensor
 from headcount.certificates.worst_case.error_bounds import Provable
 from headcount.certificates.worst_case.sloped_targets import SlopedTarget
 
-__all__ = ["Met", "ascend", "errors_at", "few_valued", "largest_of", "meet", "sampled_errors"]
-
 AT_ONCE = {"cpu": 1 << 20, "cuda": 1 << 26}  # numbers of hidden units in one evaluation
 MOST, STEPS = 4096, 40  # sequences that are tried before any proof, and steps of ascent from the worst of them
 

@@ -14,8 +14,6 @@ from headcount.certificates.worst_case.error_bounds import Provable
 from headcount.certificates.worst_case.met_errors import ascend, meet
 from headcount.certificates.worst_case.sloped_targets import SlopedTarget
 
-__all__ = ["Proofs", "prove"]
-
 
 @dataclass(frozen=True, eq=False)
 class Proofs:

@@ -28,8 +28,6 @@ from headcount.tasks import (
     Wells,
 )
 
-__all__ = ["LookedUp", "OrderStatistic", "SlopedTarget", "StatedSlopes", "looked_up", "sloped"]
-
 
 @runtime_checkable
 class SlopedTarget(Protocol):

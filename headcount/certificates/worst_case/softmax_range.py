@@ -6,8 +6,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["LEAST_WEIGHT", "softmax_mean_range", "softmax_mean_top"]
-
 LEAST_WEIGHT = 1e-280  # far above the numbers that float64 keeps with fewer digits
 
 

@@ -17,8 +17,6 @@ from headcount.files import write_text
 from headcount.nets.exporting import traced, write_program
 from headcount.tasks import Task
 
-__all__ = ["ErrorGraph", "ErrorProblem", "vnn_property", "write_problems"]
-
 
 @dataclass(frozen=True, eq=False)
 class ErrorProblem:

@@ -16,8 +16,6 @@ from torch import Tensor
 
 from headcount.certificates.worst_case.intervals import Interval
 
-__all__ = ["WeightRanges"]
-
 TINY = 1e-13  # absolute, on sums of numbers between 0 and 1
 WIDE = 0.25  # where a weight is known no better than this, the middle of its range is looked at, not that of the box
 LITTLE = 1e-300

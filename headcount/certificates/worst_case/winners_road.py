@@ -28,8 +28,6 @@ from headcount.certificates.worst_case.intervals import Interval, hull
 from headcount.certificates.worst_case.met_errors import meet
 from headcount.certificates.worst_case.sloped_targets import LookedUp
 
-__all__ = ["WinnersProof", "prove_by_winners", "set_partitions"]
-
 STEPS = 24  # of the bisection for a mean's bound; what it misses is added
 CHUNK = 1 << 22  # numbers at once
 

@@ -26,8 +26,6 @@ from headcount.results.claim import Claim
 from headcount.results.worst_record import WorstRecord, error_rows, worst_claim, worst_sentence
 from headcount.tasks import Task
 
-__all__ = ["Worst", "certify", "domain_of"]
-
 SAMPLES = 20_000
 STARTS, STEPS = 64, 60  # of the plain attack
 ROADS = {True: "slopes and ranges of boxes of all tokens", False: "ranges of boxes of all tokens, layer by layer"}

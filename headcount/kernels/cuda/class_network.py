@@ -26,8 +26,6 @@ from headcount.kernels.fused import update, within_half
 from headcount.kernels.loss import squared
 from headcount.kernels.plain import Batch
 
-__all__ = ["backend", "held", "network_gradient"]
-
 
 @dataclass(frozen=True)
 class _Network:

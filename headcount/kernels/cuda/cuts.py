@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-__all__ = ["HOPPER", "AttentionSize", "Cut", "FeedSize", "cuda_driver", "most_shared", "question_bytes"]
-
 HOPPER = 227 * 1024  # bytes of shared memory that a program may have on a chip of compute capability 9.0
 OPT_IN = 97  # the driver's number of that attribute of a device
 KEPT = 80  # numbers of a thread: gradients of heads that stay in registers from tile to tile

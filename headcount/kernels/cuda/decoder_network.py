@@ -21,8 +21,6 @@ from headcount.kernels.tiles import power, spread
 from headcount.kernels.triton import letters_backward, letters_forward, say
 from headcount.nets.causal import EPS, DecoderShape
 
-__all__ = ["backend", "decoder_gradient", "decoder_held"]
-
 TALL = 64  # rows of a tile at the two ends
 
 

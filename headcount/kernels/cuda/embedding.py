@@ -10,8 +10,6 @@ from torch.nn.functional import pad
 
 from headcount.kernels.cuda.sublayers import Rows
 
-__all__ = ["Embedding"]
-
 PARTS = 32  # of a member's samples, whose gradients are made side by side and added
 
 

@@ -26,8 +26,6 @@ from headcount.kernels.backend import NotCompiledError
 from headcount.kernels.cpp.native_library import native_compiler
 from headcount.kernels.cuda.cuts import cuda_driver, most_shared
 
-__all__ = ["SOURCES", "Program", "compile_ahead", "cuda_program", "shared_limit"]
-
 SOURCES = Path(__file__).parent
 KERNELS = {
     f"{name}_{way}": source

@@ -23,9 +23,6 @@ from headcount.kernels.triton import (
     through_map,
 )
 
-__all__ = ["Feeding", "Folding", "HeadPlace", "Rows", "added", "all_share", "begins", "mapped", "or_other"]
-
-
 FULL = 132 * 16  # programs that keep a device busy
 
 

@@ -14,8 +14,6 @@ from headcount.kernels.plain import Batch
 from headcount.kernels.tiles import spread
 from headcount.nets.causal import EPS
 
-__all__ = ["TokenAttention", "TokenFeeding"]
-
 ASKING = 4  # warps of a program of the last question
 
 

@@ -6,8 +6,6 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-__all__ = ["adamw", "tick"]
-
 
 @triton.jit(do_not_specialize=("rise", "fall"))
 def tick(step, now, rise, fall, LOG_BETA1: tl.constexpr, LOG_BETA2: tl.constexpr):

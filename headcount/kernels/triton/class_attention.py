@@ -12,8 +12,6 @@ import triton.language as tl
 
 from headcount.kernels.triton.token_attention import _keep, _tile
 
-__all__ = ["ask_backward", "ask_forward"]
-
 
 @triton.jit
 def _weights(x, u, length, LENGTH: tl.constexpr):

@@ -9,8 +9,6 @@ import triton.language as tl
 
 from headcount.kernels.triton.tile_rows import _product, _size
 
-__all__ = ["fold_backward", "fold_forward", "through_map"]
-
 
 @triton.jit
 def _matrix(at, height, width, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):

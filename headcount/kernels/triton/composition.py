@@ -13,8 +13,6 @@ import triton.language as tl
 
 from headcount.kernels.triton.pooling import _dot
 
-__all__ = ["compose_backward", "compose_forward"]
-
 
 @triton.jit
 def _matrix(base, rows, columns, ROWS: tl.constexpr, COLUMNS: tl.constexpr):

@@ -13,8 +13,6 @@ import triton.language as tl
 from headcount.kernels.triton.composition import _keep_vector, _vector
 from headcount.kernels.triton.pooling import _dot, _fine_dot
 
-__all__ = ["feed_backward", "feed_forward"]
-
 
 @triton.jit
 def _matrix(at, height, width, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):

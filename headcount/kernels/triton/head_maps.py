@@ -18,8 +18,6 @@ import triton.language as tl
 from headcount.kernels.triton.composition import _keep_vector, _sum_of_matrices, _sum_of_vectors, _vector
 from headcount.kernels.triton.pooling import _dot
 
-__all__ = ["maps_backward", "maps_forward", "states_backward"]
-
 
 @triton.jit
 def _scaled_dot(x, y, PRECISION: tl.constexpr):

@@ -10,8 +10,6 @@ from headcount.kernels.triton.head_maps import _window
 from headcount.kernels.triton.hidden_sublayer import DENSITY, _normal
 from headcount.kernels.triton.pooling import _dot, _fine_dot
 
-__all__ = ["tail_by_heads"]
-
 
 @triton.jit
 def _head_output(x, b, s, PRECISION: tl.constexpr):

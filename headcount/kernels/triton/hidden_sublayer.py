@@ -28,8 +28,6 @@ from headcount.kernels.triton.tile_rows import (
     _through_norm,
 )
 
-__all__ = ["hidden_backward", "hidden_forward"]
-
 ROOT_HALF = tl.constexpr(0.7071067811865476)
 DENSITY = tl.constexpr(0.3989422804014327)
 

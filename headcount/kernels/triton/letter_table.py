@@ -24,8 +24,6 @@ from headcount.kernels.triton.tile_rows import (
     _through_norm,
 )
 
-__all__ = ["letters_backward", "letters_forward", "say"]
-
 
 @triton.jit
 def _two(ids, offset, block, count, longest, vocab, ROWS: tl.constexpr, PLACES: tl.constexpr):

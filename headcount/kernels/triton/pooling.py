@@ -13,8 +13,6 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-__all__ = ["pool_backward", "pool_forward"]
-
 LOG2E = tl.constexpr(1.4426950408889634)
 
 

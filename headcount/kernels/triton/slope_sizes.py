@@ -6,8 +6,6 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-__all__ = ["size_slopes"]
-
 
 @triton.jit(do_not_specialize=("batch", "heads", "by_model", "by_sample", "by_head", "by_unit"))
 def size_slopes(

@@ -6,8 +6,6 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-__all__ = ["add_rows"]
-
 
 @triton.jit(do_not_specialize=("rows", "factor"))
 def add_rows(

@@ -8,8 +8,6 @@ import triton.language as tl
 
 from headcount.kernels.triton.pooling import _dot, _fine_dot
 
-__all__ = ["tail"]
-
 SQRT_HALF = tl.constexpr(0.7071067811865476)
 SQRT_2PI_INVERSE = tl.constexpr(0.3989422804014327)
 

@@ -6,8 +6,6 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-__all__ = ["HIGH"]
-
 # Slopes are scaled to this size: far above float16's smallest number after a softmax over a hundred tokens, and still
 # a thousandfold below its largest.
 HIGH = tl.constexpr(16.0)

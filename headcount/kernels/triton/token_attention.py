@@ -12,8 +12,6 @@ import triton.language as tl
 
 from headcount.kernels.triton.pooling import _dot, _fine_dot
 
-__all__ = ["mix_backward", "mix_forward"]
-
 
 @triton.jit
 def _tile(at, stride, length, dim, LENGTH: tl.constexpr, DIM: tl.constexpr):
