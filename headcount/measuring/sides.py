@@ -41,7 +41,7 @@ class Side:
 
     def level(self, splits: Sequence[int]) -> float:
         """The mean of its outer error."""
-        return mean_error(sum(parts) for parts in self.blocks(splits).values())
+        return mean_error([sum(parts) for parts in self.blocks(splits).values()])
 
     def blocks(self, splits: Sequence[int]) -> Blocks:
         """What each block of sequences adds to its outer errors."""
@@ -49,7 +49,7 @@ class Side:
 
     def further(self, splits: Sequence[int], times: float) -> float:
         """What the mean would be after more steps, as of one contestant."""
-        before = mean_error(sum(_mean([[one.short[s]] for one in self.preferred(s)])) for s in splits)
+        before = mean_error([sum(_mean([[one.short[s]] for one in self.preferred(s)])) for s in splits])
         return continued(self.level(splits), before, times)
 
     def usual(self, splits: Sequence[int]) -> str:
