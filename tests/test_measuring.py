@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -714,3 +715,29 @@ def test_a_stored_row_with_a_field_missing_or_of_another_type_is_one_line(column
         return
     with pytest.raises(ValueError, match=f"damaged: {column} is"):
         Measurement(Study((changed,))).sentence  # noqa: B018
+
+
+def test_no_two_modules_of_a_contest_call_each_other():
+    calls = set()
+
+    def module_of(frame):
+        name = frame.f_globals.get("__name__", "")
+        return name if name.startswith("headcount.measuring.") else ""
+
+    def heard(frame, event, argument):
+        if event == "call" and (called := module_of(frame)):
+            caller = frame.f_back
+            while caller is not None and "headcount" not in caller.f_code.co_filename:  # what checks types, a library
+                caller = caller.f_back
+            calls.add((module_of(caller) if caller else "", called))
+
+    x = np.random.default_rng(0).standard_normal((80, 4, 1))
+    small = StudyPlan(heads=(1, 2, 3), layers=2, steps=20, splits=2, embed_dim=8, width=8, rates=(4e-3, 1e-3))
+    sys.setprofile(heard)
+    try:
+        measured = measure(x, x.max(axis=(1, 2)), plan=small)
+        assert measured.sentence and measured._repr_html_() and measured.as_row()
+    finally:
+        sys.setprofile(None)
+    pairs = {(one, other) for one, other in calls if one not in ("", other)}
+    assert len(pairs) > 30 and not {(one, other) for one, other in pairs if (other, one) in pairs}
