@@ -2,8 +2,10 @@
 
 import ast
 import contextlib
+import functools
 import inspect
 import io
+import json
 import sys
 import tempfile
 import types
@@ -48,6 +50,12 @@ def fitted():
         return hc.load(Path(folder) / "mine.safetensors")
 
 
+@functools.cache
+def made(name):
+    return VALUES[name]()
+
+
+MODELS = ("FittedModel", "Certificate")  # a network that answers, and a part of `Built`
 LONG = ("Bound",)  # a line of Python that makes it again
 
 
@@ -74,7 +82,7 @@ class Balanced(HTMLParser):
 
 @pytest.mark.parametrize("name", VALUES)
 def test_a_value_is_short_at_a_prompt_and_a_table_in_a_notebook(name):
-    value = VALUES[name]()
+    value = made(name)
     shown = repr(value)
     assert name in shown and len(shown) < 1000
     assert max(map(len, shown.splitlines())) <= 80 or name in LONG
@@ -108,15 +116,17 @@ def test_what_shows_itself_in_a_notebook_is_an_answer_whole():
             has |= {n.target.id for n in kind.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)}
             if "_repr_html_" in has or {"sentence", "files"} <= has:
                 lacking += [f"{path}: {kind.name} has no {m}" for m in MEMBERS if m not in has]
-    models = {"FittedModel", "Certificate"}  # a network that answers, and a part of `Built`
-    assert not [line for line in lacking if line.split()[1] not in models]
+    assert not [line for line in lacking if line.split()[1] not in MODELS]
 
 
-def test_an_answer_writes_its_files_and_is_known_by_them(tmp_path):
-    answer = VALUES["Prediction"]()
-    written = answer.files(tmp_path / "plan")
+@pytest.mark.parametrize("name", [name for name in VALUES if name not in MODELS])
+def test_an_answer_writes_its_files_and_is_known_by_them(name, tmp_path):
+    answer = made(name)
+    written = answer.files(tmp_path / "new" / "folder")
     assert isinstance(answer, Result) and written and all(path.stat().st_size for path in written)
-    assert answer.rows and answer.sentence and not isinstance(answer.sentence, Result)
+    assert answer.rows and all(map(dict, answer.rows)) and isinstance(answer.sentence, str) and answer.sentence
+    for path in written:
+        assert path.suffix != ".json" or json.loads(path.read_text(), parse_constant=pytest.fail)
 
 
 def test_many_rows_are_cut_and_said():
