@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from headcount.numerals import short
+from headcount.numerals import cell
 
 MOST_ROWS = 40
 
@@ -29,7 +29,7 @@ def html_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     >>> html_table(["heads"], [[4]])
     '<table><thead><tr><th>heads</th></tr></thead><tbody><tr><td>4</td></tr></tbody></table>'
     """
-    lines = [[_cell(value) for value in row] for row in rows]
+    lines = [[escape(cell(value)) for value in row] for row in rows]
     head = "".join(f"<th>{escape(column)}</th>" for column in columns)
     body = "".join(f"<tr>{''.join(f'<td>{value}</td>' for value in line)}</tr>" for line in lines[:MOST_ROWS])
     more = f"<p>and {len(lines) - MOST_ROWS:,} rows more</p>" if len(lines) > MOST_ROWS else ""
@@ -49,11 +49,3 @@ def html_answer(sentence: str, rows: Sequence[Mapping[str, Any]], picture: str =
 def html_words(words: str) -> str:
     """A paragraph, its first letter large."""
     return f"<p>{escape(words[:1].upper() + words[1:])}</p>"
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, bool) or value is None:
-        return {True: "yes", False: "no", None: "-"}[value]
-    if isinstance(value, int):
-        return f"{value:,}"
-    return escape(short(value, 3, missing="-") if isinstance(value, float) else str(value))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Any, Literal
@@ -30,6 +30,21 @@ def short(value: float | None, digits: int = 3, *, padded: bool = False, missing
         return f"{value:#.{digits}g}".rstrip(".") if padded else f"{value:.{digits}g}"
     base, power = f"{value:.{digits - 1}e}".split("e")
     return f"{base}e{int(power)}"
+
+
+def cell(value: Any, number: Callable[[float], str] = lambda value: short(value, missing="-")) -> str:
+    """A value as it stands in a table.
+
+    >>> cell(None), cell(True), cell(12345), cell(0.0000123), cell("zero heads")
+    ('-', 'yes', '12,345', '1.23e-5', 'zero heads')
+    """
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return number(value) if isinstance(value, float) else str(value)
 
 
 def percent(share: float) -> str:

@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from headcount.files import strict_json
+from headcount.numerals import cell
 from headcount.results.claim import conclusion
 from headcount.visible import visible
 
@@ -153,15 +154,7 @@ def _show_listing(listing: Listing) -> None:
 
 
 def _cell(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.3g}"
-    return visible(str(value))
+    return visible(cell(value, lambda number: f"{number:,.0f}" if 1000 <= abs(number) < 1e9 else f"{number:.3g}"))
 
 
 @contextlib.contextmanager

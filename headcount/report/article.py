@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headcount.drawing.svg import Figure
-from headcount.numerals import short
+from headcount.numerals import cell
 from headcount.report.rendering import both, render, trusted
 
 LONG = 32  # letters from which a column of words is broken into lines
@@ -110,14 +110,4 @@ def _figure(name: str, exhibit: Exhibit) -> tuple[Any, str]:
 
 
 def _shown(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        return short(value, 3)
-    if isinstance(value, list | tuple):
-        return ", ".join(_shown(v) for v in value)
-    return str(value)
+    return ", ".join(map(_shown, value)) if isinstance(value, list | tuple) else cell(value)
