@@ -10,6 +10,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -50,6 +51,12 @@ def _options(
     ] = False,
 ) -> None:
     """How many heads, how wide, how deep? Size a sequence model by theory, check it by experiment."""
+
+
+@cache
+def command_line() -> Any:
+    """All commands with their options, put together once in a process."""
+    return typer.main.get_command(app)
 
 
 # typer carries its own click from some version on, so take the classes from where typer shows them.
@@ -106,7 +113,7 @@ def _stand_somewhere() -> None:
 
 def _code(arguments: Sequence[str] | None) -> int:
     try:
-        code = app(args=arguments, standalone_mode=False, prog_name="headcount")
+        code = command_line()(args=arguments, standalone_mode=False, prog_name="headcount")
         return code if isinstance(code, int) else 0
     except Misuse as mistake:
         if type(mistake).__name__ == "NoArgsIsHelpError":
@@ -180,7 +187,7 @@ def translated(sentence: str, arguments: Sequence[str] | None) -> str:
 
 def _options_of(arguments: Sequence[str]) -> dict[str, str]:
     """The options of a command, by the names that the library has for them."""
-    command: Any = typer.main.get_command(app)
+    command = command_line()
     for word in arguments:
         command = getattr(command, "commands", {}).get(word, command)
     spelt = [

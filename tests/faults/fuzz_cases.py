@@ -8,9 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import typer
-
-from headcount.cli import app
+from headcount.cli.door import command_line
 from headcount.tasks.catalogue import SHIPPED
 from tests.faults.fuzz_pool import mutated_spec, spoil_file, spoil_folder
 from tests.faults.fuzz_sweeps import leave_store, sweep_words
@@ -134,7 +132,7 @@ def _takes(name: str, option: str) -> bool:
 @cache
 def parameters_by_command() -> dict[str, list[Any]]:
     """Every command's parameters, by its name with those of the groups it is in."""
-    return dict(_commands(typer.main.get_command(app)))
+    return dict(_commands(command_line()))
 
 
 def _commands(group: Any, before: str = "") -> Iterator[tuple[str, list[Any]]]:
