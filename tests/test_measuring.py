@@ -717,6 +717,16 @@ def test_a_stored_row_with_a_field_missing_or_of_another_type_is_one_line(column
         Measurement(Study((changed,))).sentence  # noqa: B018
 
 
+def test_splits_are_missing_only_where_they_might_tell():
+    """Seventeen of twenty say nearly all that splits can say; of five that nearly tell, fifteen more might."""
+    far = [0.1, 0.9, 0.2, 0.8, 0.3] * 3 + [0.1, 0.9]
+    even = answer([scores("zero heads", 0, [0.5] * 17), scores("1 head", 1, far)], Conditions(most_splits=20))
+    near = answer([scores("zero heads", 0, [0.4] * 5), scores("1 head", 1, [0.3, 0.42, 0.3, 0.42, 0.3])],
+                  Conditions(most_splits=20))  # fmt: skip
+    assert (even.verdict, even.missing, even.ask) == ("cannot say yet", "sequences", None)
+    assert (near.verdict, near.missing, near.ask) == ("cannot say yet", "splits", {"splits": 20})
+
+
 def test_no_two_modules_of_a_contest_call_each_other():
     calls = set()
 

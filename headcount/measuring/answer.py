@@ -244,7 +244,7 @@ def _judged(both: TwoSides, conditions: Conditions) -> tuple[Predicate, str, Mis
         )
         return Predicate.NOT_WORTH_IT, f"{both.levels}{left}", ""
     between = f"{both.levels}, a ratio of [{worth.low:.2g}, {worth.high:.2g}] by {counted(count, 'split')}"
-    return Predicate.CANNOT_SAY, between, "splits" if count < conditions.most_splits else "sequences"
+    return Predicate.CANNOT_SAY, between, "splits" if both.may_settle(conditions.most_splits) else "sequences"
 
 
 def _up(fraction: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -132,6 +132,24 @@ class Compared:
     def sentence(self) -> str:
         """Both, the ratio and its interval."""
         return f"{self.one} has {self.ratio:.2g} times the error of {self.other}, [{self.low:.2g}, {self.high:.2g}]"
+
+    def outcomes_by(self, splits: int) -> tuple[Compared, Compared]:
+        """The least and the largest that so many splits may come to, if all of chance is that of splits.
+
+        What is open now is then partly settled, within the interval, and partly left: variances n / m and 1 - n / m.
+
+        >>> least, largest = Compared("a", "b", 5, 0.5, 0.25, 1.0).outcomes_by(20)
+        >>> [round(v, 2) for v in (least.ratio, least.low, least.high, largest.high)]
+        [0.27, 0.19, 0.39, 1.29]
+        """
+        seen = min(1.0, self.splits / splits)
+
+        def moved(end: float) -> Compared:
+            ratio = self.ratio * (end / self.ratio) ** math.sqrt(1 - seen)
+            low, high = (ratio * (e / self.ratio) ** math.sqrt(seen) for e in (self.low, self.high))
+            return replace(self, splits=splits, ratio=ratio, low=low, high=high)
+
+        return moved(self.low), moved(self.high)
 
     def to_json(self) -> dict[str, object]:
         """The fields, ready for JSON."""

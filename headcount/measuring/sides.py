@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from headcount.measuring.head_counts import LEAD, within
 from headcount.measuring.paired_ratios import LEAST, Blocks, Compared, SplitErrors, compare, continued, mean_error
 from headcount.measuring.planning import FLOOR, RUNGS, SHORT
+from headcount.measuring.splitting import FOLDS
 
 GAIN = 0.2  # of the error: attention is not worth it only where so much to gain is excluded
 ATTENTION = "attention"  # the name of its side
@@ -153,6 +154,14 @@ class TwoSides:
     def no_better(self) -> bool:
         """Whether somebody is as good."""
         return any(opponent.as_good for opponent in self.opponents)
+
+    def may_settle(self, splits: int) -> bool:
+        """Whether so many splits might tell, by what they may come to; of fewer than outer parts nothing is known."""
+        if not FOLDS <= len(self.splits) < splits:
+            return len(self.splits) < splits
+        outcomes = [(one, *one.versus.outcomes_by(splits)) for one in self.opponents]
+        better = all(replace(one, versus=least).beaten for one, least, _ in outcomes)
+        return better or any(replace(one, versus=largest).as_good for one, _, largest in outcomes)
 
     @property
     def may_turn(self) -> bool:
