@@ -97,7 +97,7 @@ def sweep(options: SweepOptions) -> Printout:
     except KeyboardInterrupt:
         raise Interrupted(_left(spec, store, folder)) from None
     columns = ("length", "layers", "width", "networks", "best", "median", "diverged")
-    rows = f"{counted(len(study), 'row')} in {folder}, path: {study.environment.get('path', '-')}."
+    rows = f"{counted(len(study), 'row')} in {folder}, trained by {study.environment.get('path', '-')}."
     so = f"{study.sentence}; `headcount report {folder}` draws the page"
     return Printout(list(study.rows), [Listing(cell_rows(study), columns), rows], so)
 
