@@ -15,7 +15,7 @@ from typing import Any
 from headcount.files import atomic_write
 from headcount.measuring.paired_ratios import Compared
 from headcount.numerals import counted
-from studies.measure.bench import KEPT, REAL_SECONDS
+from studies.measure.bench import KEPT, LOOK_UPS, REAL_SECONDS
 from studies.measure.beside import Beside, beside, plain_table, with_comparisons
 from studies.measure.chance import TOLERANCE, at_random, by_halves, means, near_least, shrunken
 from studies.measure.picture import picture
@@ -142,7 +142,8 @@ def _planted(rows: Sequence[Row]) -> Iterable[str]:
         yield f"The verdict is right in {right} of {len(some)}; the planted number of look-ups lies inside the interval"
         yield f"of heads in one layer in {inside} of {len(counted)}. *Cannot say yet* counts as not right.\n"
         yield _table(PLANTED_COLUMNS, some)
-        missing = [name for name in names if name not in {row["set"] for row in some}]
+        wanted = [name for name, seconds in LOOK_UPS.items() if form == f"{seconds:g} s"] or names
+        missing = [name for name in wanted if name not in {row["set"] for row in some}]
         if missing:
             yield f"Not run in this form: {', '.join(missing)}.\n"
 
@@ -196,9 +197,8 @@ def _heads_in(row: Row) -> str:
 
 def _real(rows: Sequence[Row]) -> Iterable[str]:
     names = [one.name for one in REAL]
-    longest = longest_of(rows)
+    longest, both = longest_of(rows), besides(rows)
     plain = {name: _plain_rows(rows, name) for name in names}
-    both = {name: beside(row, plain[name]) for name, row in longest.items()}
     compared = [both[name] for name in names if both.get(name) is not None]
     yield "## Real sets\n"
     yield REAL_RULES
@@ -215,6 +215,11 @@ def _real(rows: Sequence[Row]) -> Iterable[str]:
 
 def _plain_rows(rows: Iterable[Row], name: str) -> list[Row]:
     return [row for row in rows if (row["set"], row["form"]) == (name, "plain")]
+
+
+def besides(rows: Sequence[Row]) -> dict[str, Beside | None]:
+    """That row of every real set beside the plain encoder."""
+    return {name: beside(row, _plain_rows(rows, name)) for name, row in longest_of(rows).items()}
 
 
 def longest_of(rows: Iterable[Row]) -> dict[str, Row]:

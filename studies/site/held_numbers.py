@@ -21,7 +21,7 @@ from headcount.papers.lr_law.published import PUBLISHED
 from headcount.reproduction import read_records
 from headcount.results import read_study
 from headcount.results.record import Record
-from studies.measure.page import longest_of, time_of
+from studies.measure.page import besides, longest_of, time_of
 from studies.site.gallery import MEASURE, measurement
 
 ROOT = Path(__file__).parents[2]
@@ -239,11 +239,27 @@ def _right(form: str) -> str:
     return f"{right} of {len(rows)}"
 
 
+def _unsure() -> str:
+    """On how many real sets it cannot be said yet."""
+    rows = longest_of(_data("measure_bench")).values()
+    return f"{sum(row['verdict'] == 'cannot say yet' for row in rows)} of {len(rows)}"
+
+
+def _standing(word: str) -> str:
+    """In how many real sets the error at the same blocks is so beside the plain encoder's."""
+    rows = _data("measure_bench")
+    return str(sum(one is not None and one.standing == word for one in besides(rows).values()))
+
+
 README_HELD: dict[str, Callable[[], str]] = {
     "example": _example,
     "digits": _digits,
     "planted": partial(_right, "quick"),
     "again": partial(_right, "quick, draw 1"),
+    "unsure": _unsure,
+    "no-worse": partial(_standing, "no worse"),
+    "wide": partial(_standing, "wide"),
+    "worse": partial(_standing, "worse"),
 }
 
 
