@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 help:
 	@echo "make demo       how many heads does a retrieval task need? measured on this machine, as a page"
 	@echo "make test       the tests, the doctests and the README's code; of one room: make test ROOM=fits"
-	@echo "make kernels    GPU kernels in an interpreter or emulated, ONNX of more model families, and the long fuzz"
+	@echo "make kernels    GPU kernels in an interpreter or emulated, ONNX of more families, simulated studies, the long fuzz"
 	@echo "make test-slow  also the tests that take longer than ten seconds"
 	@echo "make soak       the whole attack on every certificate, and every fault: kills, writers, a fuzz, a million rows"
 	@echo "make check      lint and types"

@@ -40,7 +40,7 @@ def routed(task: PairMax, sides: tuple[int, int], seed: int) -> float:
     return (gap.var() / y.var()).item()
 
 
-@pytest.mark.parametrize("draw", range(5))
+@pytest.mark.parametrize("draw", [0, *(pytest.param(n, marks=pytest.mark.kernels) for n in range(1, 5))])
 def test_on_the_sphere_one_head_serves_two_pairs_and_misses_nothing_on_fresh_samples(draw):
     task = PairMax.random(2, 4, 64, draw, tokens=UnitSphere())
     assert [(c.heads, c.groups, c.nmse < 1e-3) for c in sharings(task)] == [(1, ((0, 1),), True)]

@@ -137,7 +137,8 @@ print(json.dumps([acknowledged, errors]))
 
 
 @pytest.mark.parametrize(
-    ("seconds", "readers", "writers"), [(4, 3, 1), pytest.param(600, 8, 2, marks=[pytest.mark.soak])]
+    ("seconds", "readers", "writers"),
+    [pytest.param(4, 3, 1, marks=pytest.mark.kernels), pytest.param(600, 8, 2, marks=pytest.mark.soak)],
 )
 def test_no_acknowledged_row_is_lost_where_threads_read_and_write_beside_another_process(
     tmp_path, seconds, readers, writers
