@@ -17,6 +17,7 @@ from headcount.papers.lr_law.paired_slope import paired_width_slope
 from headcount.papers.lr_law.two_roads import width_slope
 from headcount.results import Study
 from studies.laws.lr_planted import KINDS, TROUBLED, Planted, covered
+from studies.site.calls import called
 
 EXACT = Planted(noise=0.0, seeds=2)
 CELL = dataclasses.replace(EXACT, sizes=(2000,), horizons=(700,))
@@ -195,18 +196,14 @@ def test_a_loss_that_falls_up_to_a_cliff_asks_for_rates_below_it():
 
 
 def test_the_command_prints_the_law_writes_its_page_and_refuses_in_one_line(tmp_path):
-    from typer.testing import CliRunner
-
-    from headcount.cli.door import app
-
     (tmp_path / "study.json").write_text(drawn(Planted()).to_json())
     command = ["fit", str(tmp_path / "study.json"), "--learning-rate"]
-    shown = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "page")])
+    shown = called([*command, "--out", str(tmp_path / "page")])
     assert shown.exit_code == 0 and "extrapolated, biased" in shown.stdout
     assert "So: the best rate has exponent" in shown.stdout
     page = (tmp_path / "page" / "learning_rate.html").read_text()
     assert "Where the optimum moves" in page and "https://" not in page and page.count("<svg") >= 4
-    row = json.loads(CliRunner().invoke(app, [*command, "--json"]).stdout)
+    row = json.loads(called([*command, "--json"]).stdout)
     assert len(row["cells"]) == 12 and [law["biased"] for law in row["laws"]] == [False, True]
     (tmp_path / "one.json").write_text(drawn(Planted()).where(steps=250).to_json())
     code = [sys.executable, "-m", "headcount", "fit", str(tmp_path / "one.json"), "--learning-rate"]

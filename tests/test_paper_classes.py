@@ -8,13 +8,11 @@ import pkgutil
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
 
 import headcount
 import headcount as hc
 import headcount.papers
 from headcount.certificates.built import load
-from headcount.cli import app
 from headcount.papers.attention_svm import max_margin, nuclear
 from headcount.papers.born.circuits import neighbour
 from headcount.papers.born.compiler import compile as compiled
@@ -63,6 +61,7 @@ from headcount.tasks import (
 )
 from headcount.tasks.counting_text import parse_program
 from headcount.tasks.languages import Recognition, Spoken
+from studies.site.calls import called
 from tests.plain_blocks import Blocks
 
 G = np.random.default_rng(0)
@@ -231,5 +230,5 @@ def test_every_command_of_these_papers_takes_a_value_of_the_users_own():
         "fit": ("run",),
     }
     for command, names in wanted.items():
-        shown = CliRunner().invoke(app, [*command.split(), "--help"]).output.lower()
+        shown = called([*command.split(), "--help"]).stdout.lower()
         assert all(name in shown for name in names), command

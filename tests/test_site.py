@@ -27,6 +27,7 @@ from studies.site import (
     reference,
     sections,
 )
+from studies.site.calls import called
 from studies.site.command_pages import commands
 from studies.site.paper_pages import PAPER_PAGES
 from tests.browser import WIDTHS, chromium, missing_browser
@@ -348,10 +349,6 @@ def is_run(block: code_blocks.CodeBlock) -> bool:
 
 def run_blocks(path: Path, folder: Path, *, long: bool) -> list[str]:
     """Run what the blocks of a page hold, in order, in a copy of docs/formats; the commands that were run."""
-    from typer.testing import CliRunner
-
-    from headcount.cli.door import app
-
     shutil.copytree(format_files.FORMATS, folder, dirs_exist_ok=True)
     shutil.copytree(ROOT / "examples", folder / "examples")
     names: dict[str, object] = {}
@@ -363,8 +360,8 @@ def run_blocks(path: Path, folder: Path, *, long: bool) -> list[str]:
             if call in NOT_RUN or (call in LONG and not long):
                 continue
             words = [STAND_INS.get(word, word) for word in shlex.split(call)[1:]]
-            found = CliRunner().invoke(app, [*words, *SMALLER.get(words[0], ())])
-            assert found.exit_code == 0, f"{block.page}: {call}: {found.exception!r} {found.output[-500:]}"
+            found = called([*words, *SMALLER.get(words[0], ())])
+            assert found.exit_code == 0, f"{block.page}: {call}: {found.stderr} {found.stdout[-500:]}"
             done.append(call)
     return done
 

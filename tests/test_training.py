@@ -300,7 +300,14 @@ def test_a_bank_honours_how_tokens_enter_and_what_activates_them(forward, layers
         bank_of([other[0], archs(layers)[1]])
 
 
-@pytest.mark.parametrize("kind", [{"residual": False}, {"embedding": "linear"}, {"activation": "gelu"}])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"embedding": "linear"},
+        pytest.param({"residual": False}, marks=pytest.mark.kernels),
+        pytest.param({"activation": "gelu"}, marks=pytest.mark.kernels),
+    ],
+)
 def test_other_kinds_of_networks_are_trained_on_a_cpu_as_the_plain_ones(kind):
     arch = Architecture(layers=((2, 4), (1, 4)), width=8, **kind)
     member = Member(KthLargest(rank=1, length=4), arch)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from typer.testing import CliRunner
-
-from headcount.cli.door import app
 from headcount.cli.surface import PANELS, Command
+from studies.site.calls import called
 from studies.site.markup import fenced
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -33,8 +32,9 @@ def commands() -> Iterator[tuple[str, str]]:
                 yield from ((panel, f"{entry.name} {command.name}") for command in entry.commands)
 
 
+@cache
 def _help(words: str) -> str:
-    return CliRunner().invoke(app, [*words.split(), "--help"], prog_name="headcount").stdout.strip()
+    return called([*words.split(), "--help"]).stdout.strip()
 
 
 def command_page() -> str:

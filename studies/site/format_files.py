@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from typer.testing import CliRunner
 
-from headcount.cli.door import app
 from headcount.files import write_text
+from studies.site.calls import called
 
 FORMATS = Path(__file__).parents[2] / "docs/formats"
 SEQUENCES = 60
@@ -96,11 +95,9 @@ CALLS: dict[str, list[str]] = {
 
 def answer(words: str, arguments: list[str]) -> Any:
     """What a call prints with --json, run in this process and in the current folder."""
-    outcome = CliRunner().invoke(app, [*words.split(), *arguments, "--json"])
+    outcome = called([*words.split(), *arguments, "--json"])
     if outcome.exit_code:
-        raise RuntimeError(
-            f"headcount {words} {' '.join(arguments)}: exit code {outcome.exit_code}: {outcome.exception!r}"
-        )
+        raise RuntimeError(f"headcount {words} {' '.join(arguments)}: exit code {outcome.exit_code}: {outcome.stderr}")
     return json.loads(outcome.stdout)
 
 
@@ -221,7 +218,7 @@ def main() -> None:
         shutil.rmtree(FORMATS / "study", ignore_errors=True)
         shutil.copytree("study", FORMATS / "study")
         shutil.rmtree(FORMATS / "study/rows.leases", ignore_errors=True)
-        CliRunner().invoke(app, ["runs", "export", "study", "--out", str(FORMATS / "rows")])
+        called(["runs", "export", "study", "--out", str(FORMATS / "rows")])
         os.chdir(FORMATS)
 
 

@@ -17,9 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from typer.testing import CliRunner
 
-from headcount.cli.door import app
 from headcount.drawing.svg import Figure
 from headcount.measuring.measured_page import heads_figure, measured
 from headcount.measuring.measurement import Measurement
@@ -29,6 +27,7 @@ from headcount.papers.prompts.strip_picture import strip_figure
 from headcount.report import report
 from headcount.results import read_study
 from studies.lens import views
+from studies.site.calls import called
 from studies.site.format_files import FORMATS
 from studies.stored import DATA, stored, written
 
@@ -63,9 +62,9 @@ class FromCommand(NamedTuple):
         with tempfile.TemporaryDirectory() as folder:
             shutil.copytree(FORMATS, folder, dirs_exist_ok=True)
             with chdir(folder):
-                done = CliRunner().invoke(app, shlex.split(self.command)[1:])
+                done = called(shlex.split(self.command)[1:])
                 if done.exit_code:
-                    raise RuntimeError(f"{self.command}: exit code {done.exit_code}: {done.output}")
+                    raise RuntimeError(f"{self.command}: exit code {done.exit_code}: {done.stderr}")
                 text = Path(self.file).read_text(encoding="utf-8")
         return text if self.file.endswith(".svg") else figures_of(text)[self.number].standalone()
 
