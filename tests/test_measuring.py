@@ -724,6 +724,10 @@ def test_splits_are_missing_only_where_they_might_tell():
     near = answer([scores("zero heads", 0, [0.4] * 5), scores("1 head", 1, [0.3, 0.42, 0.3, 0.42, 0.3])],
                   Conditions(most_splits=20))  # fmt: skip
     assert (even.verdict, even.missing, even.ask) == ("cannot say yet", "sequences", None)
+    for zero, head in ((math.inf, 0.1), (0.4, math.inf), (math.inf, math.inf)):
+        lost = answer([scores("zero heads", 0, [0.4] * 5 + [zero]), scores("1 head", 1, [0.1] * 5 + [head])],
+                      Conditions(most_splits=20))  # fmt: skip
+        assert (lost.verdict, lost.missing) == ("cannot say yet", "splits")
     assert (near.verdict, near.missing, near.ask) == ("cannot say yet", "splits", {"splits": 20})
 
 

@@ -137,12 +137,16 @@ class Compared:
         """The least and the largest that so many splits may come to, if all of chance is that of splits.
 
         What is open now is then partly settled, within the interval, and partly left: variances n / m and 1 - n / m.
+        Where nothing is known (a network that diverged) anything may come.
 
         >>> least, largest = Compared("a", "b", 5, 0.5, 0.25, 1.0).outcomes_by(20)
         >>> [round(v, 2) for v in (least.ratio, least.low, least.high, largest.high)]
         [0.27, 0.19, 0.39, 1.29]
         """
         seen = min(1.0, self.splits / splits)
+        if not (self.low > 0 and math.isfinite(self.high)):
+            ends = (dict.fromkeys(("ratio", "low", "high"), end) for end in (0.0, math.inf))
+            return replace(self, splits=splits, **next(ends)), replace(self, splits=splits, **next(ends))
 
         def moved(end: float) -> Compared:
             ratio = self.ratio * (end / self.ratio) ** math.sqrt(1 - seen)

@@ -142,8 +142,8 @@ class TwoSides:
 
     @property
     def learned(self) -> bool:
-        """Whether anybody does better than the constant."""
-        return self.least <= LEARNED or self.worth.high < 1
+        """Whether anybody does better than the constant; where attention diverged, nothing is known of that."""
+        return self.least <= LEARNED or self.worth.high < 1 or not math.isfinite(self.attention.level(self.splits))
 
     @property
     def better(self) -> bool:
