@@ -2,7 +2,6 @@
 
 import ast
 import contextlib
-import io
 import re
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from headcount.cli.door import main
 from headcount.measuring.tables import Reading
 from headcount.nets import Transformer, save_net
 from headcount.results.claim import MOST_WORDS
+from studies.site.calls import called
 from tests.app_commands import commands
 from tests.test_cli_allocation import folder, text  # noqa: F401
 from tests.test_training_sweeps import SPEC
@@ -197,11 +197,9 @@ def prepared(tmp_path_factory):
 
 
 def said(command, arguments):
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.raises(SystemExit) as stop:
-        main([*command.split(), *arguments])
-    assert not stop.value.code, err.getvalue()
-    return out.getvalue()
+    found = called([*command.split(), *arguments])
+    assert not found.exit_code, found.stderr
+    return found.stdout
 
 
 def test_every_command_has_a_case():

@@ -145,8 +145,8 @@ class Compared:
         """
         seen = min(1.0, self.splits / splits)
         if not (self.low > 0 and math.isfinite(self.high)):
-            ends = (dict.fromkeys(("ratio", "low", "high"), end) for end in (0.0, math.inf))
-            return replace(self, splits=splits, **next(ends)), replace(self, splits=splits, **next(ends))
+            least, largest = (replace(self, splits=splits, ratio=e, low=e, high=e) for e in (0.0, math.inf))
+            return least, largest
 
         def moved(end: float) -> Compared:
             ratio = self.ratio * (end / self.ratio) ** math.sqrt(1 - seen)
