@@ -67,3 +67,12 @@ def test_every_result_names_a_test_that_exists():
     for result in implementations():
         path, _, name = result.test.partition("::")
         assert f"def {name}(" in (ROOT / path).read_text(), result
+
+
+def test_every_line_of_a_figure_has_a_style_that_exists():
+    pages = [*(ROOT / "docs").rglob("*.svg"), *(ROOT / "docs").glob("page_*.html")]
+    for path in pages:
+        text = path.read_text(encoding="utf-8")
+        used = re.findall(r'<(?:path|line|circle|rect|polyline)[^>]*class="([^"]+)"', text)
+        lacking = {name for names in used for name in names.split() if not re.search(rf"\.{name}\b", text)}
+        assert not lacking, (path.name, lacking)

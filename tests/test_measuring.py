@@ -731,6 +731,15 @@ def test_splits_are_missing_only_where_they_might_tell():
     assert (near.verdict, near.missing, near.ask) == ("cannot say yet", "splits", {"splits": 20})
 
 
+def test_a_title_names_a_block_only_where_its_heads_are_the_count_that_is_enough():
+    zero, two, eight = (scores(n, h, [e, e * 1.01, e * 0.99]) for n, h, e in
+                        (("zero heads", 0, 0.4), ("2 heads", 2, 0.1), ("8 heads", 8, 0.0999)))  # fmt: skip
+    found = answer([zero, scores("1 head", 1, [0.3, 0.303, 0.297]), two, eight])
+    assert found.heads_claim is not None and found.heads_claim.value == found.heads == 2
+    assert found.headline == "Attention is worth it: 2 heads in 1 layer"
+    assert replace(found, heads=8).headline == "Attention is worth it; heads and layers are open"
+
+
 def test_no_two_modules_of_a_contest_call_each_other():
     calls = set()
 

@@ -64,7 +64,8 @@ class Answer:
         if not self.worth or self.heads is None:
             return sentence
         claim = self.heads_claim
-        firm = claim is not None and claim.predicate is Predicate.ENOUGH and not self.open_depth
+        decided = claim is not None and claim.predicate is Predicate.ENOUGH and claim.value == self.heads
+        firm = decided and not self.open_depth
         return f"{sentence}: {self.block}" if firm else f"{sentence}; heads and layers are open"
 
     @property

@@ -86,7 +86,7 @@ def heads_figure(found: Measurement, width: int) -> Figure:
     ends, words = [], []
     for one in without:
         level = y(_log(one.mean(one.outer)))
-        body += path([(frame.left, level), (frame.right, level)], "line dashed soft")
+        body += path([(frame.left, level), (frame.right, level)], "axis dots")
         ends.append((frame.right, level))
         words.append(one.name)
     for i, (depth, row) in enumerate(grid.items()):
