@@ -740,6 +740,14 @@ def test_a_title_names_a_block_only_where_its_heads_are_the_count_that_is_enough
     assert replace(found, heads=8).headline == "Attention is worth it; heads and layers are open"
 
 
+def test_what_a_contest_with_a_time_to_keep_writes_is_read():
+    """`StudyPlan.steps` is None there, as in every plan that says nothing of steps."""
+    from headcount.results.study import as_spec
+
+    spec = {"measured": True, "plan": StudyPlan().to_json(), "steps": 1500, "budget": 300.0}
+    assert as_spec(json.loads(json.dumps(spec)), "the spec")["plan"]["steps"] is None
+
+
 def test_no_two_modules_of_a_contest_call_each_other():
     calls = set()
 

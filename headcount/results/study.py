@@ -182,7 +182,7 @@ READ_OF_SPEC: dict[tuple[str, ...], Any] = {
     ("data", "notes"): list[str],
     ("plan",): dict,
     ("plan", "layers"): int,
-    ("plan", "steps"): int,
+    ("plan", "steps"): int | None,  # None: as the time allows
     ("plan", "seeds"): int,
     ("plan", "width"): int,
     ("plan", "embed_dim"): int,
@@ -196,10 +196,10 @@ def as_spec(data: Any, where: str) -> dict[str, Any]:
 
     >>> as_spec({"toml": "", "own": 1}, "the spec")
     {'toml': '', 'own': 1}
-    >>> as_spec({"plan": {"steps": "many"}}, "the spec")
+    >>> as_spec({"plan": {"layers": "many"}}, "the spec")
     Traceback (most recent call last):
     ...
-    ValueError: steps in the spec must be of type int (a whole number), got 'many'
+    ValueError: layers in the spec must be of type int (a whole number), got 'many'
     """
     table = as_table(data, where)
     for keys, kind in READ_OF_SPEC.items():
