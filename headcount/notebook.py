@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from headcount.numerals import cell
 
@@ -44,6 +44,21 @@ def html_answer(sentence: str, rows: Sequence[Mapping[str, Any]], picture: str =
     """
     table = html_table(tuple(rows[0]), [tuple(row.values()) for row in rows]) if rows else ""
     return html_words(sentence) + picture + table
+
+
+@runtime_checkable
+class _Answer(Protocol):
+    @property
+    def rows(self) -> Sequence[Mapping[str, Any]]: ...
+    @property
+    def sentence(self) -> str: ...
+
+
+class AnswerInNotebook:
+    """What a notebook shows of an answer that says no more of it: its sentence over its rows."""
+
+    def _repr_html_(self: _Answer) -> str:
+        return html_answer(self.sentence, self.rows)
 
 
 def html_words(words: str) -> str:

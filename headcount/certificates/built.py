@@ -20,13 +20,13 @@ from headcount.certificates.network import ClassTokenNet
 from headcount.files import atomic_write, write_json
 from headcount.frozen import checked, class_named, field_of, plain, rebuilt, short_name
 from headcount.nets.exporting import traced, write_program
-from headcount.notebook import html_answer, within_columns
+from headcount.notebook import AnswerInNotebook, within_columns
 from headcount.numerals import counted
 from headcount.tasks import Task
 
 
 @dataclass(frozen=True, repr=False)
-class Built:
+class Built(AnswerInNotebook):
     """A network built by a theorem, the task it solves, where, and the certificate of its error.
 
     `net` is called with (batch, length, token_dim) and gives (batch,). `attempts` are how `check` tries to break
@@ -47,9 +47,6 @@ class Built:
 
     def __repr__(self) -> str:
         return within_columns(f"<Built {self._words}: {self.certificate!r}>".replace("\n  ", " "))
-
-    def _repr_html_(self) -> str:
-        return html_answer(self.sentence, self.rows)
 
     @property
     def rows(self) -> list[dict[str, object]]:

@@ -16,7 +16,7 @@ from headcount.fits.seed_noise import LENGTHS, has_noise, level_noise, seen_effe
 from headcount.fits.seed_spread import smooth_spread
 from headcount.fits.settings import refuse_settings
 from headcount.fits.verdict import Verdict
-from headcount.notebook import html_answer, within_columns
+from headcount.notebook import AnswerInNotebook, within_columns
 from headcount.numerals import counted
 from headcount.results import Basis, Claim, Comparison, Evidence, Hypothesis, Predicate, Study
 from headcount.results.verdicts import strongest
@@ -36,7 +36,7 @@ LEARNED = math.log10(0.5)
 
 
 @dataclass(frozen=True, repr=False)
-class Knee:
+class Knee(AnswerInNotebook):
     """How many heads are enough: `value` of those tested, and the interval from `low` to `high`.
 
     `high` is None where the error still falls at the largest count tested. `low` reaches down to one more than the
@@ -72,9 +72,6 @@ class Knee:
 
     def __repr__(self) -> str:
         return within_columns(f"<Knee {self.sentence.rstrip('.')}>")
-
-    def _repr_html_(self) -> str:
-        return html_answer(self.sentence, self.rows)
 
     @property
     def rows(self) -> list[dict[str, float]]:

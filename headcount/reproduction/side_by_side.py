@@ -18,7 +18,7 @@ from headcount.fits.agreement import (
     comparisons,
     judge_claims,
 )
-from headcount.notebook import html_answer
+from headcount.notebook import AnswerInNotebook
 from headcount.numerals import counted, short
 from headcount.report.rendering import render
 from headcount.reproduction.index import REPRODUCTIONS
@@ -133,7 +133,7 @@ class PageEntry:
 
 
 @dataclass(frozen=True)
-class ComparedRecords:
+class ComparedRecords(AnswerInNotebook):
     """Records beside the published tables; `shown` names those whose verdicts are rows (None: all)."""
 
     records: Mapping[str, Record]
@@ -157,9 +157,6 @@ class ComparedRecords:
         compared = f"{counted(len(outcomes), 'verdict')} on {counted(len(names), 'reproduction')}"
         words = [f"{outcomes.count(word)} {word}" for word in PLURALS if word in outcomes]
         return ", ".join([compared, *words])
-
-    def _repr_html_(self) -> str:
-        return html_answer(self.sentence, self.rows)
 
     def files(self, out: Path) -> list[Path]:
         """The page, as Markdown and as HTML."""

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from headcount.files import write_json
-from headcount.notebook import html_answer
+from headcount.notebook import AnswerInNotebook
 from headcount.numerals import counted, spelt
 
 HIT = 0.5  # a retrieval is looked up where some head finds it in more than half of the sequences
@@ -23,7 +23,7 @@ class AttentionMap:
 
 
 @dataclass(frozen=True)
-class AttentionRecord:
+class AttentionRecord(AnswerInNotebook):
     """A network's class token in one layer: `hits[head][retrieval]` is the share of sequences in which the head's
     largest weight lies on the token that the retrieval finds; `chance` is that of a guess.
 
@@ -71,9 +71,6 @@ class AttentionRecord:
     def rows(self) -> list[dict[str, float]]:
         """A row for each head: how often it finds each retrieval."""
         return [{"head": i + 1, **dict(zip(self.retrievals, row, strict=True))} for i, row in enumerate(self.hits)]
-
-    def _repr_html_(self) -> str:
-        return html_answer(self.sentence, self.rows)
 
     def files(self, out: Path) -> list[Path]:
         """All of it in `attention.json`."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from headcount.files import write_json
-from headcount.notebook import html_answer
+from headcount.notebook import AnswerInNotebook
 from headcount.numerals import outward
 from headcount.results.hypothesis import Hypothesis
 from headcount.sources import Source, implementations
@@ -21,7 +21,7 @@ TRIVIAL = {"lower": 0.0, "upper": math.inf, "exact": math.nan}
 
 
 @dataclass(frozen=True)
-class Bound:
+class Bound(AnswerInNotebook):
     """What a theorem says about one quantity at given sizes.
 
     `side` tells on which side of `value` the quantity lies: `"lower"` (at least), `"upper"` (at most) or
@@ -74,9 +74,6 @@ class Bound:
         note = " (says nothing here)" if self.vacuous else ""
         condition = f", if {'; '.join(self.assumed)}" if self.assumed else ""
         return f"{self.quantity} {sign} {outward(self.value, 6, self.side):.6g}{note}, by {self.source}{condition}"
-
-    def _repr_html_(self) -> str:
-        return html_answer(self.sentence, self.rows)
 
     @property
     def sentence(self) -> str:

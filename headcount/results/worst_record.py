@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from headcount.files import write_json
-from headcount.notebook import html_answer
+from headcount.notebook import AnswerInNotebook
 from headcount.numerals import counted
 from headcount.results.claim import Claim
 from headcount.results.hypothesis import Hypothesis
@@ -50,7 +50,7 @@ def _times(known: WorstRecord | Any) -> str:
 
 
 @dataclass(frozen=True)
-class WorstRecord:
+class WorstRecord(AnswerInNotebook):
     """A network on a domain: the root mean square error, the worst of samples, of an attack, met, and proved.
 
     `where` is the input at which `lower` is met, token by token; `along` is (share of the way, |error|) on the straight
@@ -101,9 +101,6 @@ class WorstRecord:
     def rows(self) -> list[dict[str, str | float]]:
         """The errors side by side."""
         return error_rows(self, self.samples, self.attacked)
-
-    def _repr_html_(self) -> str:
-        return html_answer(self.sentence, self.rows)
 
     def files(self, out: Path) -> list[Path]:
         """All of it in `worst.json`."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from headcount.drawing.panels import figure_of, frames, plain_panel
 from headcount.drawing.svg import Figure
 from headcount.files import write_json, write_text
-from headcount.notebook import html_answer
+from headcount.notebook import AnswerInNotebook
 from headcount.shrinking.language_model import Calibrated, CutModel, cut_to
 from headcount.shrinking.report_rows import JsonRow
 
@@ -25,7 +25,7 @@ SHOWN = {
 
 
 @dataclass(frozen=True)
-class KeepCurve:
+class KeepCurve(AnswerInNotebook):
     """Every budget of one calibration: a row for each share of the attention that is kept."""
 
     model: str
@@ -43,9 +43,6 @@ class KeepCurve:
     def to_json(self) -> JsonRow:
         """A JSON-ready dictionary."""
         return {"model": self.model, "rows": self.rows}
-
-    def _repr_html_(self) -> str:
-        return html_answer(self.sentence, self.rows)
 
     def files(self, out: Path) -> list[Path]:
         """The rows, and the picture."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headcount.files import write_json, write_text
-from headcount.notebook import html_answer
+from headcount.notebook import AnswerInNotebook
 from headcount.numerals import spoken_bytes
 from headcount.report import Exhibit, Passage, article
 from headcount.sizing.evidence import EvidenceRow, EvidenceTable
@@ -43,7 +43,7 @@ COLUMNS = {
 
 
 @dataclass(frozen=True)
-class EvidenceSummary:
+class EvidenceSummary(AnswerInNotebook):
     """What was measured about heads, row by row, and what each kind of change comes to."""
 
     table: EvidenceTable
@@ -68,9 +68,6 @@ class EvidenceSummary:
     def to_json(self) -> dict[str, object]:
         """A JSON-ready dictionary."""
         return {"rows": self.rows, "pooled": [p.as_row() for p in self.pooled], "left out": left_out(self.table)}
-
-    def _repr_html_(self) -> str:
-        return html_answer(self.sentence, self.rows)
 
     def files(self, out: Path, command: str = "") -> list[Path]:
         """The page, the figure and the rows."""

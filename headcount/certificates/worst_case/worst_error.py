@@ -21,7 +21,7 @@ from headcount.certificates.worst_case.met_errors import ascend, errors_at, samp
 from headcount.certificates.worst_case.proofs import prove
 from headcount.certificates.worst_case.sloped_targets import SlopedTarget, sloped
 from headcount.files import write_json
-from headcount.notebook import html_answer
+from headcount.notebook import AnswerInNotebook
 from headcount.results.claim import Claim
 from headcount.results.worst_record import WorstRecord, error_rows, worst_claim, worst_sentence
 from headcount.tasks import Task
@@ -32,7 +32,7 @@ ROADS = {True: "slopes and ranges of boxes of all tokens", False: "ranges of box
 
 
 @dataclass(frozen=True, eq=False)
-class Worst:
+class Worst(AnswerInNotebook):
     """The largest |network - target| over a box: at least `lower`, met at `where`; at most `upper`, by proof.
 
     `open` boxes are those that were not yet bounded by `ratio` times the largest error met when the budget was spent;
@@ -94,9 +94,6 @@ class Worst:
 
     def __repr__(self) -> str:
         return f"Worst({self.lower:.4g} <= worst error <= {self.upper:.4g}, {self.domain}, open={self.open})"
-
-    def _repr_html_(self) -> str:
-        return html_answer(self.sentence, self.rows)
 
     def to_json(self) -> dict[str, object]:
         """A JSON-ready dictionary; `where` is the input at which `lower` is met."""

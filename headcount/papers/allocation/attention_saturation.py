@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from headcount.files import text_in, write_json
 from headcount.nets.pretrained.batches import TextBatch, states
 from headcount.nets.pretrained.families import Family
-from headcount.notebook import html_answer
+from headcount.notebook import AnswerInNotebook
 from headcount.numerals import counted
 from headcount.papers.allocation.jacobian import half_range, jacobian_norm, row_bound
 from headcount.papers.allocation.lowrank import Factors
@@ -192,7 +192,7 @@ def rank_costs(
 
 
 @dataclass(frozen=True)
-class SaturationReport:
+class SaturationReport(AnswerInNotebook):
     """A model on a text: a verdict for each layer, the rows behind them, and what smaller ranks would change."""
 
     layers: list[LayerSaturation]
@@ -228,9 +228,6 @@ class SaturationReport:
         """How many layers fulfil the theorem's hypothesis."""
         bounded = sum(bool(row["bounded"]) for row in self.layers)
         return f"{bounded} of {counted(len(self.layers), 'layer')} keep their logits bounded as sequences grow"
-
-    def _repr_html_(self) -> str:
-        return html_answer(self.sentence, self.rows)
 
     def files(self, out: Path) -> list[Path]:
         """All of it in `saturation.json`."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from headcount.files import write_json
-from headcount.notebook import html_answer
+from headcount.notebook import AnswerInNotebook
 from headcount.numerals import counted
 from headcount.papers.allocation.bounds import check_sizes, extraction_error, starved_lags, synthesis
 from headcount.results import Bound, Claim
@@ -29,7 +29,7 @@ class Relaxed:
 
 
 @dataclass(frozen=True)
-class Allocation:
+class Allocation(AnswerInNotebook):
     """How many heads of which dimension read each lag; a lag with 0 heads is dropped.
 
     `error` is the bound at these integers, `relaxed` the closed form it is rounded from, which no integers beat.
@@ -88,9 +88,6 @@ class Allocation:
         """The bound at these shares."""
         sizes = ", ".join(f"{h:,} x {n:,}" for h, n in zip(self.heads, self.head_dims, strict=True))
         return self.bound.claim(f"the {self.bound.quantity} with heads x head_dim of {sizes}")
-
-    def _repr_html_(self) -> str:
-        return html_answer(self.sentence, self.rows)
 
     def files(self, out: Path) -> list[Path]:
         """All of it in `allocation.json`."""

@@ -11,7 +11,7 @@ from typing import TypedDict
 import numpy as np
 
 from headcount.files import write_json, write_text
-from headcount.notebook import html_answer
+from headcount.notebook import AnswerInNotebook
 from headcount.numerals import outward
 from headcount.papers.attention_svm.head_instances import ChoiceRow
 from headcount.papers.attention_svm.instance_files import SelectionFile, trained_gaps, write_solution
@@ -32,7 +32,7 @@ NORMS = {"frobenius": frobenius, "nuclear": nuclear}
 
 
 @dataclass(frozen=True, eq=False)
-class SelectionAnswer:
+class SelectionAnswer(AnswerInNotebook):
     """The matrices of least norm that put the chosen tokens first, the one of `norm` among them."""
 
     instance: SelectionFile
@@ -55,9 +55,6 @@ class SelectionAnswer:
         off = outward(max(self.one.gap, ROUNDING), 1, "upper")
         least = f"none with a norm smaller by {off:.0e} of it does"
         return f"a matrix of {self.norm} norm {self.one.norm:.6g} puts every chosen token first by 1; {least}"
-
-    def _repr_html_(self) -> str:
-        return html_answer(self.sentence, self.rows)
 
     def to_json(self) -> dict[str, object]:
         """A JSON-ready dictionary."""
@@ -88,7 +85,7 @@ class ConstraintRow(TypedDict):
 
 
 @dataclass(frozen=True, eq=False)
-class NoSelection:
+class NoSelection(AnswerInNotebook):
     """No matrix: weights of constraints that add up to nothing, so that no margins can all be positive (Farkas)."""
 
     instance: SelectionFile
@@ -125,9 +122,6 @@ class NoSelection:
         least = f"{outward(self.least_norm, 2, 'lower'):.1e}"
         cancel = f"{len(self.rows)} of the constraints, so weighted, cancel as far"
         return f"no matrix of a norm below {least} puts these tokens first by 1: {cancel}"
-
-    def _repr_html_(self) -> str:
-        return html_answer(self.sentence, self.rows)
 
     def files(self, out: Path) -> list[Path]:
         """All of it in `no-margin.json`."""

@@ -13,7 +13,7 @@ from headcount.certificates.built import Built
 from headcount.drawing.panels import Panel, figure_of, frames, log_panel, plain_panel
 from headcount.drawing.svg import Figure
 from headcount.files import write_text
-from headcount.notebook import html_answer
+from headcount.notebook import AnswerInNotebook
 from headcount.numerals import counted, short
 from headcount.papers.hardmax.bounds import interpolation_blocks, interpolation_layers, our_interpolation_blocks
 from headcount.papers.hardmax.narrow import Hats, NarrowNet
@@ -29,7 +29,7 @@ KEYS_APART = (
 
 
 @dataclass(frozen=True, eq=False)
-class InterpolationReport:
+class InterpolationReport(AnswerInNotebook):
     """What was built, and what it does on every given sequence, as it stands and backwards.
 
     `promised_for`: of how many of the sequences the certificate speaks; `seconds` that the construction took.
@@ -89,9 +89,6 @@ class InterpolationReport:
         gaps = f"worst gap {short(known['gap'], 2)}, promised {short(known['error'], 2)}"
         one = known["sequences"] == 1
         return f"{sizes} {counted(known['sequences'], 'sequence')} {'its' if one else 'their'} outputs, {gaps}"
-
-    def _repr_html_(self) -> str:
-        return html_answer(self.sentence, self.rows)
 
     def files(self, out: Path, *, onnx: bool = False) -> list[Path]:
         """The network, the page, and the network for other runtimes where that is wanted."""

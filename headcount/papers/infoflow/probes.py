@@ -12,7 +12,7 @@ from torch import Tensor
 
 from headcount.files import write_json
 from headcount.nets import Transformer
-from headcount.notebook import html_answer
+from headcount.notebook import AnswerInNotebook
 from headcount.numerals import counted
 from headcount.sources import Source, implements
 from headcount.tasks import PairMax, Task
@@ -199,7 +199,7 @@ def asked_forms(net: Transformer, task: PairMax) -> tuple[Asks, ...]:
 
 
 @dataclass(frozen=True)
-class NetworkProbes:
+class NetworkProbes(AnswerInNotebook):
     """All probes of one network: who is attended, what states contain (depth 2 and more), which forms heads ask.
 
     `asks` is None where forms cannot be read: of tasks without pairs, and where tokens enter by hidden units.
@@ -226,9 +226,6 @@ class NetworkProbes:
             return f"no position is favoured by any of the {heads}; where they look depends on the input, not the place"
         sharp = f"{sum(peak >= 2 * even for peak in peaks)} of {heads} favour a position"
         return f"{sharp}: the largest mean weight is {max(peaks):.2f}, even would be {even:.2f}"
-
-    def _repr_html_(self) -> str:
-        return html_answer(self.sentence, self.rows)
 
     def files(self, out: Path) -> list[Path]:
         """All of it in `probe.json`."""

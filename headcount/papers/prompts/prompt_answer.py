@@ -12,7 +12,7 @@ import numpy as np
 
 from headcount.drawing.svg import Figure
 from headcount.files import write_text
-from headcount.notebook import html_answer
+from headcount.notebook import AnswerInNotebook
 from headcount.papers.prompts.experiments import tuning_rows
 from headcount.papers.prompts.head_problems import LookedRow
 from headcount.papers.prompts.layer_files import PromptProblem, write_problem
@@ -38,7 +38,7 @@ class PromptRow(TypedDict):
 
 
 @dataclass(frozen=True, eq=False)
-class PromptAnswer:
+class PromptAnswer(AnswerInNotebook):
     """A row for each length of prompt and one for any, the prompts built, and those trained from every start.
 
     `closed` is a floor under every prompt that is known in closed form, as of the hard pair; 0 where none is.
@@ -70,9 +70,6 @@ class PromptAnswer:
         if near["floor"] > NOTHING:
             return f"prompts of these lengths cannot fit: {near['tokens']} tokens leave at least {near['floor']:.6g}"
         return f"nothing excludes a prompt: one of {near['tokens']} leaves {near['built']:.2g}"
-
-    def _repr_html_(self) -> str:
-        return html_answer(self.sentence, self.rows)
 
     def files(
         self, out: Path, command: str = "", *, wanted: Sequence[LookedRow] = (), tuned_seed: int | None = None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from headcount.files import write_text
-from headcount.notebook import html_answer
+from headcount.notebook import AnswerInNotebook
 from headcount.numerals import short
 from headcount.papers.ssm.pictures import bits_picture, deep_picture, entries_picture, poles_picture, response_picture
 from headcount.papers.ssm.quantise import BitsRow, bits_rows, rows_by_bits
@@ -32,7 +32,7 @@ hc.ssm.export(deep, "filter.onnx")      # also .pt2, and .json for second-order 
 
 
 @dataclass(frozen=True, eq=False)
-class DeepenedSystem:
+class DeepenedSystem(AnswerInNotebook):
     """A system before and after it was written deep."""
 
     shallow: DiagonalSSM
@@ -65,9 +65,6 @@ class DeepenedSystem:
         sizes = {row["quantity"]: {"before": row["before"], "after": row["after"]} for row in self.rows}
         forms = [{k: v if v != math.inf else None for k, v in row.items()} for row in self.forms]
         return {**sizes, "gap": self.gap, "forms": forms}
-
-    def _repr_html_(self) -> str:
-        return html_answer(self.sentence, self.rows)
 
     def files(self, out: Path, name: str = "system", command: str = "") -> list[Path]:
         """The deep system, its picture and its page."""

@@ -26,7 +26,7 @@ from headcount.nets.recorded import (
     parameters_still,
     refuse_nonlinear,
 )
-from headcount.notebook import html_answer, within_columns
+from headcount.notebook import AnswerInNotebook, within_columns
 from headcount.numerals import counted, spoken_bytes
 from headcount.papers.tensor_lens.budgets import Budget, Forecast, Progress, measured_pass, progress_bar
 from headcount.papers.tensor_lens.exactness import AffineCertificate, certify
@@ -63,7 +63,7 @@ class Singular:
 
 
 @dataclass(frozen=True, repr=False)
-class Operator:
+class Operator(AnswerInNotebook):
     """F(x) = T x + c at one input x: attention weights, norm scales, activation ratios and gates frozen as they are.
 
     T says what was moved, not why: a token that only decides where another looks (query, key) contributes nothing.
@@ -84,9 +84,6 @@ class Operator:
         c = self.certificate
         gaps = f"replay gap {c.replay:.1e}, affine gap {c.affine:.1e}, tolerance {c.tolerance:.0e}, {c.dtype}"
         return within_columns(f"<Operator {self._words}; {gaps}>")
-
-    def _repr_html_(self) -> str:
-        return html_answer(self.sentence, self.rows)
 
     @property
     def rows(self) -> list[dict[str, object]]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from headcount.files import write_json, write_text
 from headcount.nets import Transformer
-from headcount.notebook import html_answer
+from headcount.notebook import AnswerInNotebook
 from headcount.papers.tensor_lens.budgets import Forecast
 from headcount.papers.tensor_lens.counterfactuals import first_token_weight, other_words, replaced
 from headcount.papers.tensor_lens.operators import Operator, ReadOut, operator
@@ -22,7 +22,7 @@ ALL_TRIED = 24  # tokens; of a longer text the largest shares are replaced
 
 
 @dataclass(frozen=True)
-class LensView:
+class LensView(AnswerInNotebook):
     """One read-out of one model at one input, split over its tokens; `value` = sum of `tokens` + `constant`.
 
     Where every number of the output was split as well: `numbers` of them, `slice_gap` the largest relative gap between
@@ -105,9 +105,6 @@ class LensView:
 
         fields = write_json(out / "lens.json", self.as_dict())
         return [fields, write_text(out / "lens.html", lens_page(self, command=command))]
-
-    def _repr_html_(self) -> str:
-        return html_answer(self.sentence, self.rows)
 
     def _named(self, token: int) -> str:
         return repr(self.pieces[token].strip())

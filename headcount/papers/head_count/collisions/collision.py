@@ -14,7 +14,7 @@ from scipy.spatial import KDTree
 from torch import Tensor, nn
 
 from headcount.files import write_json
-from headcount.notebook import html_answer
+from headcount.notebook import AnswerInNotebook
 from headcount.papers.head_count.collisions.placement import Placement, place
 from headcount.papers.head_count.collisions.sight import Sight, sight_of
 from headcount.papers.head_count.networks.minima import minima_of
@@ -30,7 +30,7 @@ NEIGHBOURS, ROUNDS, KEPT = 6, 2, 8
 
 
 @dataclass(frozen=True)
-class Collision:
+class Collision(AnswerInNotebook):
     """Two sequences, how far their targets and their attention outputs are apart, and what that costs."""
 
     first: Tensor  # length token_dim
@@ -76,9 +76,6 @@ class Collision:
             return Claim(subject, Predicate.NOTHING, basis=Basis("measured"), evidence=evidence, reason=why)
         width = self.width(eps)
         return Claim(subject, Predicate.CONFUSED, width, Basis("proved"), width.source, width.given)
-
-    def _repr_html_(self) -> str:
-        return html_answer(self.sentence, self.rows)
 
     @property
     def sentence(self) -> str:
