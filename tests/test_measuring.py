@@ -359,6 +359,17 @@ def test_more_layers_with_a_smaller_error_on_too_few_splits_are_named_beside_the
     assert alike.open_depth == "" and "2 layers" not in alike.advice
 
 
+def test_a_count_by_the_mean_and_a_block_by_the_interval_are_told_apart():
+    zero, one = scores("zero heads", 0, noisy(0.4)), scores("1 head", 1, noisy(0.3, 1))
+    best = scores("3 heads", 3, noisy(0.1, 3, 0.005))
+    clear = answer([zero, one, scores("2 heads", 2, noisy(0.102, 2)), best])
+    assert (clear.heads, clear.heads_claim.value) == (2, 2) and "by the mean" not in clear.advice
+    open_ = answer([zero, one, scores("2 heads", 2, noisy(0.103, 2, 0.04)), best])
+    assert (open_.heads, open_.heads_claim.value) == (3, 2)
+    assert "That is by the mean error; by the whole interval" in open_.advice
+    assert open_.advice.endswith("it takes 3 heads in 1 layer.")
+
+
 def test_a_short_training_does_not_say_that_attention_is_not_worth_it():
     """Eight rows of digits in twenty seconds: a hundred steps, and an error that has just been more than halved."""
     linear, late = scores("linear", 0, [0.043, 0.044, 0.044]), [0.18, 0.17, 0.19]
@@ -585,6 +596,15 @@ def test_the_command_writes_the_page_and_prints_what_it_says(classes, tmp_path, 
     with pytest.raises(SystemExit):
         main(["report", "here/study.json", "--out", "again"])
     assert Path("again/report.html").read_text().split("<header>")[1].split("</header>")[0] in page
+    capsys.readouterr()
+    for words, said in (
+        (["fit", "here/study.json"], "was measured, not swept: `headcount report here/study.json`"),
+        (["fit", "here/study.json", "--learning-rate"], "was measured, not swept"),
+        (["fit", "here"], "a study of another command is there: here/study.json"),
+    ):
+        with pytest.raises(SystemExit) as stop:
+            main(words)
+        assert stop.value.code and said in capsys.readouterr().err
 
 
 def test_two_targets_are_learned_together():

@@ -58,10 +58,17 @@ def fit(options: FitOptions) -> Printout:
         raise ValueError(f"{options.run.name} is a table of losses: it is read with --learning-rate")
     if options.out is not None:
         raise ValueError("--out writes the page of --learning-rate; for the page of a study see `headcount report`")
-    study = _in_norm(opened(options.run, options.spec), options.norm)
+    study = _in_norm(_swept(opened(options.run, options.spec), options.run), options.norm)
     if options.law is None:
         return _knees_printed(_knees(study, options.predicted, options.confidence))
     return _laws_printed(_laws(study, options.law, options.predicted, options.confidence))
+
+
+def _swept(study: Study, run: Path) -> Study:
+    """The study, unless `headcount measure` made it: its contestants were judged on the same splits, in pairs."""
+    if study.spec.get("measured"):
+        raise ValueError(f"{run} was measured, not swept: `headcount report {run}` says how many heads are enough")
+    return study
 
 
 def _losses(run: Path, spec: str | None, norm: str) -> Study:
@@ -71,7 +78,7 @@ def _losses(run: Path, spec: str | None, norm: str) -> Study:
     if run.suffix == ".csv":
         return read_losses(run)
     if spec is not None or run.suffix == ".json":
-        return _in_norm(opened(run, spec), norm)
+        return _in_norm(_swept(opened(run, spec), run), norm)
     study = joined_study(run)
     tell_damaged(run, study)
     return _in_norm(study, norm)

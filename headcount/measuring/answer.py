@@ -96,7 +96,8 @@ class Answer:
         if self.open_depth:
             return f"{first} {self.open_depth}."
         if self.heads != claim.value:
-            return f"{first} The cheapest block that is shown to be as good as the best has {self.block}."
+            whole = f"by the whole interval, and beside all numbers of layers, it takes {self.block}"
+            return f"{first} That is by the mean error; {whole}."
         if self.prepared is None or self.heads == 1 or self.prepared > self._bound:
             return first
         return f"{first} Where a feed-forward prepares the tokens, 1 head has an error of {self.prepared:.3g}."

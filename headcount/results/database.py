@@ -183,9 +183,16 @@ def _begun(path: Path, wait: float | None, journal: str, stack: contextlib.ExitS
     raise LockedError(f"{path}: another file takes its place again and again; run the same command again")
 
 
+def no_study(path: Path) -> FileNotFoundError:
+    """What is said where there is no store, with what else lies in its folder that a command reads."""
+    other = path.with_name("study.json")
+    else_ = f"; a study of another command is there: {other}" if other.is_file() else "; `headcount sweep` makes one"
+    return FileNotFoundError(f"no study at {path.parent}: {path} does not exist{else_}")
+
+
 def _opened(path: Path, wait: float | None, stack: contextlib.ExitStack) -> sqlite3.Connection:
     if not path.is_file():
-        raise FileNotFoundError(f"no study at {path.parent}: {path} does not exist; `headcount sweep` makes one")
+        raise no_study(path)
     for _ in range(COPIES):
         with contextlib.ExitStack() as attempt:
             db = _as_it_stands(path, wait, attempt) or _copied(path, attempt)

@@ -12,7 +12,17 @@ from typing import Any, TypeVar
 
 from headcount.files import text_in
 from headcount.refusals import RefusalError
-from headcount.results.database import COUNT, OLD, EmptyStoreError, LockedError, checksum, is_sound, reading, writing
+from headcount.results.database import (
+    COUNT,
+    OLD,
+    EmptyStoreError,
+    LockedError,
+    checksum,
+    is_sound,
+    no_study,
+    reading,
+    writing,
+)
 from headcount.results.disk_probe import JOURNALS, probe_disk
 from headcount.results.leases import Leases
 from headcount.results.snapshot import TEXTS, Snapshot, StatedSpec, stated_specs, taken
@@ -89,8 +99,7 @@ class Store:
         store = cls(store_file(folder))
         if not store.path.exists():
             if not create:
-                words = f"no study at {folder}: {store.path} does not exist; `headcount sweep` makes one"
-                raise FileNotFoundError(words)
+                raise no_study(store.path)
             return store
         try:
             with reading(store.path):

@@ -25,6 +25,7 @@ from headcount.results.database import (
     exclusive,
     is_sound,
     lengthened,
+    no_study,
     reading,
     writing,
 )
@@ -171,7 +172,7 @@ def repair_store(folder: str | Path) -> RepairedStore:
     """
     path = store_file(folder)
     if not path.is_file():
-        raise FileNotFoundError(f"no study at {folder}: {path} does not exist; `headcount sweep` makes one")
+        raise no_study(path)
     _refuse_no_store(path)
     with alone(path.with_suffix(".leases")):
         try:
