@@ -13,8 +13,8 @@ from studies.measure.bench import LOOK_UPS, runs_of
 from studies.measure.beside import beside, plain_table, with_comparisons
 from studies.measure.chance import at_random, by_halves, means, shrunken
 from studies.measure.coverage import KEPT as KEPT_COVERAGE
-from studies.measure.coverage import Design, covered, designs
-from studies.measure.page import taken_in
+from studies.measure.coverage import TARGETS, Design, covered, designs
+from studies.measure.page import _asked_again, _asked_twice, longest_of, taken_in
 from studies.measure.plain import Plain, PlainEncoder, PlainFold, PlainSetting, search_plain, train_plain
 from studies.measure.pool import Pool
 from studies.measure.real import read_ts
@@ -132,6 +132,29 @@ def test_advice_is_near_the_least_of_the_table_or_open_or_shown_to_be_out():
     assert beside(row(heads=3), table((0.2, 0.2))).advised == ""
 
 
+def test_heads_alone_are_judged_in_the_advised_number_of_layers():
+    deeper = [one | {"layers": 2} for one in table((0.1, 0.1), (0.15, 0.15))]
+    rows = [*table((0.20, 0.20), (0.25, 0.25)), *deeper]
+    for heads, layers, near in ((1, 1, True), (2, 1, False), (1, 2, True), (2, 2, False)):
+        found = beside(row(heads=heads, layers=layers), rows)
+        assert found.heads_near is near and (found.advised == "near") == ((heads, layers) == (1, 2))
+    assert not beside(row(heads=3), rows).heads_near
+
+
+def test_a_set_asked_again_is_shown_beside_what_was_open():
+    best = {"one": "attention", "other": "zero heads", "splits": 5, "ratio": 0.8, "low": 0.6, "high": 1.1}
+    known = row(set="wine", worth=None, verdict="cannot say yet", missing="splits", compared=[best])
+    known |= {"form": "600 s", "splits": 5, "steps": 600, "cpu_seconds": 9.0, "budget": 600.0}
+    settled = known | {"form": "600 steps, 20 splits", "verdict": "worth it", "missing": "", "splits": 20}
+    settled["compared"] = [best | {"high": None}]
+    earlier = known | {"form": "240 s of 5 cores", "verdict": "not worth it"}
+    rows = [earlier, known, settled]
+    words = "\n".join([*_asked_twice(rows, longest_of(rows)), *_asked_again(rows, longest_of(rows))])
+    assert "1 set had been asked before" in words and "wine (not worth it, then cannot say yet)" in words
+    assert "| 5, then 20 | 0.80 [0.60, 1.10] of zero heads | 0.80 [0.60, inf] of zero heads | worth it |" in words
+    assert not [*_asked_twice([known], longest_of([known])), *_asked_again([known], longest_of([known]))]
+
+
 def test_a_false_not_worth_it_is_seen():
     assert beside(row(verdict="not worth it"), [plain(1, 0.2)]).overlooked
     assert not beside(row(verdict="not worth it"), [plain(1, 0.5)]).overlooked
@@ -146,9 +169,8 @@ def test_real_sets_are_asked_for_ten_minutes_of_two_cores_once():
     runs = runs_of()
     assert {run.set for run in runs if run.kind == "plain"} == {one.name for one in REAL} | set(LOOK_UPS)
     assert {run.set for run in runs if run.kind == "busy"} == {one.name for one in PLANTED}
-    for cores, asked in ((2, (600.0, 2)), (10, (240.0, 5))):
-        first = {run.set: (run.budget, run.workers) for run in reversed(runs_of(cores=cores)) if run.kind == "ask"}
-        assert {first[one.name] for one in REAL} == {asked}
+    first = {run.set: (run.budget, run.workers) for run in reversed(runs) if run.kind == "ask"}
+    assert {first[one.name] for one in REAL} == {(600.0, 2)}
     run = Run("wine", "plain", heads=(1, 2))
     assert run.missing([plain(1, 0.3)]) == [(1, 2), (2, 1), (2, 2)]
     assert len(replace(run, first=10).missing([plain(1, 0.3)])) == 4
@@ -197,14 +219,16 @@ def test_a_series_file_is_read_with_gaps_and_several_channels():
 
 def test_the_interval_holds_as_often_as_its_page_says():
     kept = json.loads(KEPT_COVERAGE.read_text())
-    assert [(r["sequences"], r["splits"], r["classes"]) for r in kept] == [
-        (d.sequences, d.splits, d.classes) for d in designs()
+    assert [(r["sequences"], r["splits"], r["targets"]) for r in kept] == [
+        (d.sequences, d.splits, d.targets) for d in designs()
     ]
     shares = [row["blocks and folds"][of] for row in kept for of in ("of new data", "of these networks")]
-    assert min(shares) >= 0.8 and sum(shares) / len(shares) >= 0.9
+    assert min(shares) >= 0.7 and sum(shares) / len(shares) >= 0.9
+    easy = [row["blocks and folds"]["of new data"] for row in kept if row["targets"] != TARGETS[-1]]
+    assert min(easy) >= 0.85
     assert all(r["blocks and folds"]["half width"] < r["corrected t-test"]["half width"] for r in kept)
-    small = covered(Design(60, 5, False), studies=6)
-    assert small == covered(Design(60, 5, False), studies=6) and 0 < small["blocks and folds"]["half width"] < 1
+    small = covered(Design(60, 5, "numbers"), studies=6)
+    assert small == covered(Design(60, 5, "numbers"), studies=6) and 0 < small["blocks and folds"]["half width"] < 1
 
 
 def test_comparisons_stay_when_parts_go():

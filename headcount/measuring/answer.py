@@ -245,8 +245,10 @@ def _judged(both: TwoSides, conditions: Conditions) -> tuple[Predicate, str, Mis
             f", at most {FLOOR} of the constant's error is left to gain" if both.opponents[0].little and left else left
         )
         return Predicate.NOT_WORTH_IT, f"{both.levels}{left}", ""
-    between = f"{both.levels}, a ratio of [{worth.low:.2g}, {worth.high:.2g}] by {counted(count, 'split')}"
-    return Predicate.CANNOT_SAY, between, "splits" if both.may_settle(conditions.most_splits) else "sequences"
+    if both.diverged:
+        return Predicate.CANNOT_SAY, f"{both.levels}, and a network diverged on a split", ""
+    between = f"{both.levels}, a ratio of {worth.interval} by {counted(count, 'split')}"
+    return Predicate.CANNOT_SAY, between, "splits" if both.settled_by(conditions.most_splits) else "sequences"
 
 
 def _up(fraction: float) -> str:

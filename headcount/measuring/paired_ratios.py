@@ -117,6 +117,8 @@ def continued(level: float, before: float, times: float) -> float:
 class Compared:
     """The error of `one` over that of `other`, by the splits that both have.
 
+    `by_splits` is the share of the interval's variance that more splits would lower; all of it where that is not known.
+
     >>> Compared("2 heads", "1 head", 5, 0.5, 0.4, 0.6).sentence
     '2 heads has 0.5 times the error of 1 head, [0.4, 0.6]'
     """
@@ -127,33 +129,34 @@ class Compared:
     ratio: float
     low: float
     high: float
+    by_splits: float = 1.0
 
     @property
     def sentence(self) -> str:
         """Both, the ratio and its interval."""
-        return f"{self.one} has {self.ratio:.2g} times the error of {self.other}, [{self.low:.2g}, {self.high:.2g}]"
+        return f"{self.one} has {self.ratio:.2g} times the error of {self.other}, {self.interval}"
 
-    def outcomes_by(self, splits: int) -> tuple[Compared, Compared]:
-        """The least and the largest that so many splits may come to, if all of chance is that of splits.
+    @property
+    def interval(self) -> str:
+        """The ends to two digits, or to three where two would not tell on which side of 1 one lies.
 
-        What is open now is then partly settled, within the interval, and partly left: variances n / m and 1 - n / m.
-        Where nothing is known (a network that diverged) anything may come.
-
-        >>> least, largest = Compared("a", "b", 5, 0.5, 0.25, 1.0).outcomes_by(20)
-        >>> [round(v, 2) for v in (least.ratio, least.low, least.high, largest.high)]
-        [0.27, 0.19, 0.39, 1.29]
+        >>> Compared("a", "b", 5, 0.8, 0.612, 1.008).interval
+        '[0.61, 1.01]'
         """
-        seen = min(1.0, self.splits / splits)
-        if not (self.low > 0 and math.isfinite(self.high)):
-            least, largest = (replace(self, splits=splits, ratio=e, low=e, high=e) for e in (0.0, math.inf))
-            return least, largest
+        return f"[{', '.join(f'{end:.3g}' if f'{end:.2g}' == '1' else f'{end:.2g}' for end in (self.low, self.high))}]"
 
-        def moved(end: float) -> Compared:
-            ratio = self.ratio * (end / self.ratio) ** math.sqrt(1 - seen)
-            low, high = (ratio * (e / self.ratio) ** math.sqrt(seen) for e in (self.low, self.high))
-            return replace(self, splits=splits, ratio=ratio, low=low, high=high)
+    def after(self, splits: int) -> Compared:
+        """What so many splits would say of the same ratio: only what differs between splits is averaged further.
 
-        return moved(self.low), moved(self.high)
+        >>> some, all_ = (Compared("a", "b", 5, 0.5, 0.25, 1.0, by_splits=share) for share in (0.25, 1.0))
+        >>> [round(one.after(20).high, 2) for one in (some, all_)]
+        [0.93, 0.71]
+        """
+        if not (self.low > 0 and math.isfinite(self.high)):  # nothing is known yet, or a network diverged
+            return self
+        narrower = math.sqrt(1 - self.by_splits * (1 - min(1.0, self.splits / splits)))
+        low, high = (self.ratio * (end / self.ratio) ** narrower for end in (self.low, self.high))
+        return replace(self, splits=splits, low=low, high=high)
 
     def to_json(self) -> dict[str, object]:
         """The fields, ready for JSON."""
@@ -190,8 +193,7 @@ def paired_ratio(
     ratio, count = a / b, len(np.unique(folds))
     if count < 2 or not (math.isfinite(a) and math.isfinite(b)):  # one fold, or a network that diverged
         return (ratio if ratio == ratio else math.inf), 0.0, math.inf
-    moved = one / a - other / b
-    moved = moved[:, (one + other).any(axis=0)]
+    moved = _moved(one, other)
     by_fold = _clustered(np.bincount(folds, weights=moved.sum(axis=1))[np.unique(folds)])
     known = moved.shape[1] > 1
     by_block = _clustered(moved.sum(axis=0)) if known else by_fold
@@ -201,6 +203,42 @@ def paired_ratio(
     freedom = variance**2 / (by_block**2 / ((moved.shape[1] if known else count) - 1) + by_fold**2 / (count - 1))
     factor = math.exp(float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * math.sqrt(variance))
     return ratio, ratio / factor, ratio * factor
+
+
+def _moved(
+    one: Float[np.ndarray, "splits blocks"], other: Float[np.ndarray, "splits blocks"]
+) -> Float[np.ndarray, "splits some"]:
+    """What every part moves the logarithm of the ratio of the sums by, to first order; blocks that hold some."""
+    a, b = (max(float(errors.sum()), LEAST * len(errors)) for errors in (one, other))
+    return (one / a - other / b)[:, (one + other).any(axis=0)]
+
+
+def split_share(
+    one: Float[np.ndarray, "splits blocks"],
+    other: Float[np.ndarray, "splits blocks"],
+    folds: Int[np.ndarray, " splits"],
+) -> float:
+    """The share of the variance of `paired_ratio` that differs between splits of one outer part, where some share one.
+
+    The rest is what the choice of sequences does, which comes back with every outer part.
+
+    >>> rng, folds = np.random.default_rng(0), np.arange(20) % 5
+    >>> same, noise = rng.random((5, 8))[folds], rng.random((20, 1))
+    >>> bool(split_share(same, np.ones((20, 8)), folds) < 1e-9 < 0.3 < split_share(noise + same, 1 + same, folds))
+    True
+    >>> split_share(same[:5], np.ones((5, 8)), folds[:5])
+    1.0
+    """
+    names, index, sizes = np.unique(folds, return_inverse=True, return_counts=True)
+    if len(names) in (1, len(folds)) or not all(np.isfinite(errors).all() for errors in (one, other)):
+        return 1.0
+    moved = _moved(one, other)
+    by_split, by_block = moved.sum(axis=1), moved.sum(axis=0)
+    by_fold = np.bincount(index, weights=by_split)
+    within = by_split - (by_fold / sizes)[index]
+    variance = _clustered(by_fold) + (_clustered(by_block) if len(by_block) > 1 else _clustered(by_fold))
+    between = len(folds) / (len(folds) - len(names)) * float((within**2).sum())
+    return min(1.0, between / variance) if variance else 1.0
 
 
 def _clustered(sums: Float[np.ndarray, " clusters"]) -> float:
@@ -221,7 +259,8 @@ def compare(one: Blocks, other: Blocks, names: tuple[str, str]) -> Compared:
     first, second = (
         np.array([errors[split] if alike else (sum(errors[split]),) for split in both]) for errors in (one, other)
     )
-    return Compared(*names, len(both), *paired_ratio(first, second, np.array(both) % FOLDS))
+    folds = np.array(both) % FOLDS
+    return Compared(*names, len(both), *paired_ratio(first, second, folds), split_share(first, second, folds))
 
 
 def _finite(value: Any) -> Any:

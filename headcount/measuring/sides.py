@@ -155,13 +155,17 @@ class TwoSides:
         """Whether somebody is as good."""
         return any(opponent.as_good for opponent in self.opponents)
 
-    def may_settle(self, splits: int) -> bool:
-        """Whether so many splits might tell, by what they may come to; of fewer than outer parts nothing is known."""
+    @property
+    def diverged(self) -> bool:
+        """Whether somebody lost everything on a split, which no more of them mend."""
+        return not all(0 < one.versus.ratio < math.inf for one in self.opponents)
+
+    def settled_by(self, splits: int) -> bool:
+        """Whether so many splits would tell, if the ratios stayed; of fewer than outer parts nothing is known."""
         if not FOLDS <= len(self.splits) < splits:
             return len(self.splits) < splits
-        outcomes = [(one, *one.versus.outcomes_by(splits)) for one in self.opponents]
-        better = all(replace(one, versus=least).beaten for one, least, _ in outcomes)
-        return better or any(replace(one, versus=largest).as_good for one, _, largest in outcomes)
+        then = [replace(one, versus=one.versus.after(splits)) for one in self.opponents]
+        return all(one.beaten for one in then) or any(one.as_good for one in then)
 
     @property
     def may_turn(self) -> bool:

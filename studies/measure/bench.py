@@ -34,27 +34,21 @@ from studies.measure.sets import PLANTED, REAL, BenchSet, sets_at
 
 KEPT = Path(__file__).parents[2] / "docs/data/measure_bench.json"
 REAL_SECONDS, PLANTED_SECONDS = 600.0, 120.0
-MORE_WORKERS, MANY_CORES = 5, 10  # where there are so many cores, real sets have more of them for less time
 LOOK_UPS = {"1 look-up": 300.0, "2 look-ups": 300.0, "3 look-ups": 300.0, "4 look-ups": 600.0}
 SHORT_RUNS = (
     ("digits", 20.0), ("wine", 20.0), ("2 look-ups", 30.0), ("diabetes", 30.0), ("rare class", 60.0),
     ("breast cancer", 60.0),
 )  # fmt: skip
 BUSY_AT_ONCE, BUSY_CORES = 4, 2
-PLAIN_RUNS = (((1, 2, 4, 8), 0), ((3, 6), 0), ((1, 2, 3, 4, 6, 8), 10))  # heads, and the first split of ten
+PLAIN_RUNS = (((1, 2, 4, 8), 0), ((3, 6), 0), ((1, 2, 3, 4, 6, 8), 10), ((1, 2, 3, 4, 6, 8), 20))  # heads, first split
 
 
-def runs_of(scale: float = 1.0, cores: int = WORKERS) -> list[Run]:
+def runs_of(scale: float = 1.0) -> list[Run]:
     """Every run, the longest first: real sets, planted ones, look-ups for longer, and short times."""
-
-    workers = MORE_WORKERS if cores >= MANY_CORES else WORKERS
-
-    def timed_run(name: str, seconds: float, workers: int = WORKERS) -> Run:
-        return Run(name, budget=max(2.0, seconds * scale * WORKERS / workers), workers=workers)
-
-    timed = [timed_run(one.name, REAL_SECONDS, workers) for one in REAL]
-    timed += [timed_run(one.name, PLANTED_SECONDS) for one in PLANTED]
-    timed += [timed_run(name, seconds) for name, seconds in (*LOOK_UPS.items(), *SHORT_RUNS)]
+    times = [(one.name, REAL_SECONDS) for one in REAL]
+    times += [(one.name, PLANTED_SECONDS) for one in PLANTED]
+    times += [*LOOK_UPS.items(), *SHORT_RUNS]
+    timed = [Run(name, budget=max(2.0, seconds * scale)) for name, seconds in times]
     busy = [Run(one.name, "busy", budget=PLANTED_SECONDS * scale) for one in PLANTED]
     compared = [*(one.name for one in REAL), *LOOK_UPS]
     plain = [Run(name, "plain", heads=heads, first=first) for heads, first in PLAIN_RUNS for name in compared]
@@ -75,7 +69,7 @@ def _all(options: argparse.Namespace, sets: Sequence[BenchSet], absent: Sequence
     if absent:
         print(f"not run, for they are not there: {', '.join(absent)}")
     names = [one.name for one in sets if not options.only or one.name in options.only]
-    wanted = runs_of(options.scale, options.cores)
+    wanted = runs_of(options.scale)
     if options.quick or options.steps:
         steps = options.steps or QUICK.steps
         some = sets if options.splits else PLANTED

@@ -65,6 +65,16 @@ class Beside:
         return self.advice is not None and self._near(shrunken(self.table))
 
     @property
+    def own_depth(self) -> Mapping[Place, SplitErrors]:
+        """The plain table in the advised number of layers, where heads alone differ."""
+        return {place: errors for place, errors in self.table.items() if place[1] == self.row["layers"]}
+
+    @property
+    def heads_near(self) -> bool:
+        """Whether the number of heads is near the least error of the advised number of layers."""
+        return self.advice is not None and self._near(means(self.own_depth))
+
+    @property
     def out_by_one_split(self) -> bool:
         """Whether the advised block would be near if its worst split were left out: one training that failed."""
         own = self.table[self.row["heads"], self.row["layers"]].outer

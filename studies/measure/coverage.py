@@ -28,16 +28,24 @@ STUDIES, SEED = 200, 29
 FEATURES, FRESH = 6, 4000
 PENALTIES, PILES = (0.1, 1.0, 10.0, 100.0), 6
 
+TARGETS = ("numbers", "classes", "nearly separable classes")
+BLUR = {"classes": 0.25, "nearly separable classes": 0.03}  # the scale of what moves a level across the border
+
 Predictor = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
 class Design:
-    """Sequences of a study, splits, and whether targets are classes."""
+    """Sequences of a study, splits, and the kind of its targets."""
 
     sequences: int
     splits: int
-    classes: bool
+    targets: str
+
+    @property
+    def classes(self) -> bool:
+        """Whether targets are classes."""
+        return self.targets in BLUR
 
     def drawn(self, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Points and targets: a plane and half a product, with heavy noise, or its sign."""
@@ -45,7 +53,7 @@ class Design:
         plane = np.random.default_rng(5).normal(size=FEATURES) / 2
         level = x @ plane + 0.5 * np.maximum(x[:, 0] * x[:, 1], 0)
         if self.classes:
-            return x, (level + 0.25 * rng.logistic(size=count) > 0).astype(float)
+            return x, (level + BLUR[self.targets] * rng.logistic(size=count) > 0).astype(float)
         return x, level + 0.5 * rng.standard_t(4, size=count)
 
     def losses(self, said: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -144,11 +152,11 @@ def corrected(one: np.ndarray, other: np.ndarray) -> tuple[float, float, float]:
 
 def covered(design: Design, studies: int = STUDIES, seed: int = SEED) -> dict[str, object]:
     """Shares of studies whose interval holds the true ratio, and half of its width in logarithms."""
-    rng = np.random.default_rng([seed, design.sequences, design.splits, design.classes])
+    rng = np.random.default_rng([seed, design.sequences, design.splits, TARGETS.index(design.targets)])
     made = [_study(design, rng) for _ in range(studies)]
     levels = np.array([level for _, level in made])
     truth, own = levels[:, 0].mean() / levels[:, 1].mean(), levels[:, 0] / levels[:, 1]
-    row: dict[str, object] = {"sequences": design.sequences, "splits": design.splits, "classes": design.classes}
+    row: dict[str, object] = {"sequences": design.sequences, "splits": design.splits, "targets": design.targets}
     by_blocks = partial(paired_ratio, folds=np.arange(design.splits) % FOLDS)
     for name, interval in (("blocks and folds", by_blocks), ("corrected t-test", corrected)):
         ends = np.array([interval(*parts)[1:] for parts, _ in made])
@@ -162,9 +170,9 @@ def covered(design: Design, studies: int = STUDIES, seed: int = SEED) -> dict[st
 
 def designs() -> Iterator[Design]:
     """Every size."""
-    for classes in (False, True):
+    for targets in TARGETS:
         for sequences in (80, 200, 600):
-            yield from (Design(sequences, splits, classes) for splits in (5, 10, 20))
+            yield from (Design(sequences, splits, targets) for splits in (5, 10, 20))
 
 
 def main() -> None:

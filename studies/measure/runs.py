@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -114,6 +115,7 @@ def asked(run: Run, one: BenchSet) -> Row:
         "parts": {s.name: {str(n): _shorts(s.blocks[n]) for n in sorted(s.outer)} for s in measurement.scores},
         "attends": [s.name for s in measurement.scores if s.attends],
         "budget": run.budget,
+        "cores": os.cpu_count(),
         "wall_seconds": round(wall, 1),
         "cpu_seconds": round(cpu, 1),
         "saved": saved,
