@@ -67,7 +67,7 @@ def fit(options: FitOptions) -> Printout:
 def _swept(study: Study, run: Path) -> Study:
     """The study, unless `headcount measure` made it: its contestants were judged on the same splits, in pairs."""
     if study.spec.get("measured"):
-        raise ValueError(f"{run} was measured, not swept: `headcount report {run}` says how many heads are enough")
+        raise ValueError(f"{run} was measured, not swept: `headcount report {run}` has what it says of heads")
     return study
 
 
