@@ -368,6 +368,7 @@ def test_a_count_by_the_mean_and_a_block_by_the_interval_are_told_apart():
     assert (open_.heads, open_.heads_claim.value) == (3, 2)
     assert "That is by the mean error; by the whole interval" in open_.advice
     assert open_.advice.endswith("it takes 3 heads in 1 layer.")
+    assert "That is among counts in 1 layer; by the whole" in replace(clear, heads=3).advice
 
 
 def test_a_short_training_does_not_say_that_attention_is_not_worth_it():
@@ -759,6 +760,17 @@ def test_splits_are_missing_only_where_they_would_tell():
         half = answer([scores("zero heads", 0, [0.39] * 10), twice], Conditions(most_splits=20))
         assert (half.verdict, half.missing) == ("cannot say yet", missing)
     assert (near.verdict, near.missing, near.ask) == ("cannot say yet", "splits", {"splits": 20})
+
+
+def test_splits_are_missing_for_heads_only_where_they_would_tell_them_apart():
+    """The same spread of 1 head over ten splits: between outer parts it stays, within them it is averaged further."""
+    zero, best = scores("zero heads", 0, [0.6] * 10), scores("4 heads", 4, [0.2] * 10)
+    outer, within = np.array([1, -0.6, 1.2, -0.7, -0.9]), np.array([1, -1, 1, -1, 0.5])
+    for share, missing in ((0.0, "sequences"), (3.0, "splits")):
+        parts = [0.225 + 0.015 * (outer + sign * share * within) for sign in (1, -1)]
+        found = answer([zero, scores("1 head", 1, np.concatenate(parts)), best], Conditions(most_splits=20))
+        assert (found.verdict, found.counts[0].interval) == ("worth it", "[1, 4]")
+        assert found.missing == missing
 
 
 def test_a_title_names_a_block_only_where_its_heads_are_the_count_that_is_enough():

@@ -96,8 +96,10 @@ class Answer:
         if self.open_depth:
             return f"{first} {self.open_depth}."
         if self.heads != claim.value:
+            shown = any(one.high == one.heads for one in self.counts if one.layers == self.layers)
+            by = f"among counts in {counted(self.layers or 0, 'layer')}" if shown else "by the mean error"
             whole = f"by the whole interval, and beside all numbers of layers, it takes {self.block}"
-            return f"{first} That is by the mean error; {whole}."
+            return f"{first} That is {by}; {whole}."
         if self.prepared is None or self.heads == 1 or self.prepared > self._bound:
             return first
         return f"{first} Where a feed-forward prepares the tokens, 1 head has an error of {self.prepared:.3g}."
@@ -175,7 +177,9 @@ def answer(scores: Sequence[SplitErrors], held: Conditions | None = None) -> Ans
     at_depth = next((one for one in counts if one.layers == layers), None)
     other_depth = open_depth(scores, block, held.tolerance)
     if word is Predicate.WORTH_IT:
-        missing = missing or _open(at_depth, other_depth, len(splits), held)
+        then = head_counts(scores, splits, held.tolerance, held.tested, held.most_splits)
+        told = any(one.decided for one in then if one.layers == layers)
+        missing = missing or _open(at_depth, other_depth, told and len(splits) < held.most_splits)
     fewer = tuple(one.fewer for one in counts if one.fewer is not None)
     compared = *(opponent.versus for opponent in both.opponents), *fewer
     return Answer(
@@ -192,15 +196,18 @@ def _nobody(conditions: Conditions) -> Answer:
     )
 
 
-def _open(count: HeadCount | None, other_depth: str, splits: int, conditions: Conditions) -> Missing:
-    """What is missing where the verdict is known: counts beyond the largest, or what tells counts and depths apart."""
+def _open(count: HeadCount | None, other_depth: str, told: bool) -> Missing:
+    """What is missing where the verdict is known: counts beyond the largest, or what tells counts and depths apart.
+
+    `told`: whether all splits would tell the counts apart.
+    """
     if count is None:
         return ""
     if count.at_edge:
         return "heads"
     if count.decided and not other_depth:
         return ""
-    return "splits" if splits < conditions.most_splits else "sequences"
+    return "splits" if told else "sequences"
 
 
 def _needed(missing: Missing, count: HeadCount | None, conditions: Conditions) -> Mapping[str, Any] | None:

@@ -78,19 +78,19 @@ def within(tolerance: float, smallest: float) -> float:
 
 
 def head_counts(
-    scores: Sequence[SplitErrors], splits: Sequence[int], tolerance: float, tested: Sequence[int] = ()
+    scores: Sequence[SplitErrors], splits: Sequence[int], tolerance: float, tested: Sequence[int] = (), then: int = 0
 ) -> tuple[HeadCount, ...]:
     """For every depth, the cheapest head count whose error is within the tolerance of the best, by paired intervals.
 
     The best is sought among the counts that are on the most splits of their depth, two at least unless there is but
-    one; others were given up, or are yet to come.
+    one; others were given up, or are yet to come. With `then`, as so many splits would count them if ratios stayed.
     """
     counts = []
     for depth in sorted({one.depth for one in scores if one.standard}):
         of_depth = sorted((one for one in scores if one.standard and one.depth == depth), key=lambda one: one.heads)
         own = max(([s for s in splits if s in one.outer] for one in of_depth), key=len)
         if len(own) >= min(2, len(splits)):
-            counts.append(_counted(of_depth, depth, own, tolerance, tested))
+            counts.append(_counted(of_depth, depth, own, tolerance, tested, then))
     return tuple(counts)
 
 
@@ -100,12 +100,14 @@ def _counted(
     splits: Sequence[int],
     tolerance: float,
     tested: Sequence[int],
+    then: int,
 ) -> HeadCount:
     best = min((one for one in errors if set(splits) <= set(one.outer)), key=lambda one: one.mean(splits))
     smallest = best.mean(splits)
     bound = within(tolerance, smallest)
     against = [compare(one.blocks, best.blocks, (one.name, best.name)) for one in errors]
-    pairs = [(one, versus) for one, versus in zip(errors, against, strict=True) if versus.splits]
+    pairs = [(one, versus.after(then) if then else versus) for one, versus in zip(errors, against, strict=True)
+             if versus.splits]  # fmt: skip
     low, heads, high = (
         next(one for one, versus in pairs if one is best or value(versus) <= bound)
         for value in (lambda v: v.low, lambda v: v.ratio, lambda v: v.high)
