@@ -223,7 +223,7 @@ def test_the_interval_holds_as_often_as_its_page_says():
         (d.sequences, d.splits, d.targets) for d in designs()
     ]
     shares = [row["blocks and folds"][of] for row in kept for of in ("of new data", "of these networks")]
-    assert min(shares) >= 0.7 and sum(shares) / len(shares) >= 0.9
+    assert min(shares) >= 0.8 and sum(shares) / len(shares) >= 0.9
     easy = [row["blocks and folds"]["of new data"] for row in kept if row["targets"] != TARGETS[-1]]
     assert min(easy) >= 0.85
     assert all(r["blocks and folds"]["half width"] < r["corrected t-test"]["half width"] for r in kept)
