@@ -58,17 +58,18 @@ def fit(options: FitOptions) -> Printout:
         raise ValueError(f"{options.run.name} is a table of losses: it is read with --learning-rate")
     if options.out is not None:
         raise ValueError("--out writes the page of --learning-rate; for the page of a study see `headcount report`")
-    study = _in_norm(_swept(opened(options.run, options.spec), options.run), options.norm)
+    study = _swept(options.run, options.spec, options.norm)
     if options.law is None:
         return _knees_printed(_knees(study, options.predicted, options.confidence))
     return _laws_printed(_laws(study, options.law, options.predicted, options.confidence))
 
 
-def _swept(study: Study, run: Path) -> Study:
+def _swept(run: Path, spec: str | None, norm: str) -> Study:
     """The study, unless `headcount measure` made it: its contestants were judged on the same splits, in pairs."""
+    study = opened(run, spec)
     if study.spec.get("measured"):
         raise ValueError(f"{run} was measured, not swept: `headcount report {run}` has what it says of heads")
-    return study
+    return _in_norm(study, norm)
 
 
 def _losses(run: Path, spec: str | None, norm: str) -> Study:
@@ -78,7 +79,7 @@ def _losses(run: Path, spec: str | None, norm: str) -> Study:
     if run.suffix == ".csv":
         return read_losses(run)
     if spec is not None or run.suffix == ".json":
-        return _in_norm(_swept(opened(run, spec), run), norm)
+        return _swept(run, spec, norm)
     study = joined_study(run)
     tell_damaged(run, study)
     return _in_norm(study, norm)

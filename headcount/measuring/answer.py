@@ -76,8 +76,12 @@ class Answer:
     @property
     def heads_claim(self) -> Claim | None:
         """How many heads the advised depth takes."""
-        count = next((one for one in self.counts if one.layers == self.layers), None)
-        return None if count is None else count.claim(self.compared[0].splits, self.entering)
+        return None if self._count is None else self._count.claim(self.compared[0].splits, self.entering)
+
+    @property
+    def _count(self) -> HeadCount | None:
+        """The head counts of the advised depth."""
+        return next((one for one in self.counts if one.layers == self.layers), None)
 
     @property
     def advice(self) -> str:
@@ -88,27 +92,22 @@ class Answer:
     @property
     def heads_said(self) -> str:
         """The advised block, what fewer heads cost, and how sure that is; beside it more layers, or prepared tokens."""
-        claim = self.heads_claim
-        if claim is None:
+        claim, count = self.heads_claim, self._count
+        if claim is None or count is None:
             return "How many heads it takes cannot be said yet."
         sentence = str(claim)
         first = f"{sentence[:1].upper()}{sentence[1:]}."
         if self.open_depth:
             return f"{first} {self.open_depth}."
         if self.heads != claim.value:
-            shown = any(one.high == one.heads for one in self.counts if one.layers == self.layers)
-            by = f"among counts in {counted(self.layers or 0, 'layer')}" if shown else "by the mean error"
+            shown = count.high == count.heads
+            by = f"among counts in {counted(count.layers, 'layer')}" if shown else "by the mean error"
             whole = f"by the whole interval, and beside all numbers of layers, it takes {self.block}"
             return f"{first} That is {by}; {whole}."
-        if self.prepared is None or self.heads == 1 or self.prepared > self._bound:
+        bound = within(self.tolerance, count.smallest) * count.smallest
+        if self.prepared is None or self.heads == 1 or self.prepared > bound:
             return first
         return f"{first} Where a feed-forward prepares the tokens, 1 head has an error of {self.prepared:.3g}."
-
-    @property
-    def _bound(self) -> float:
-        """The largest error within the tolerance at the advised depth."""
-        smallest = min(one.smallest for one in self.counts if one.layers == self.layers)
-        return within(self.tolerance, smallest) * smallest
 
     def to_json(self) -> dict[str, object]:
         """The fields, ready for JSON."""
@@ -171,15 +170,13 @@ def answer(scores: Sequence[SplitErrors], held: Conditions | None = None) -> Ans
         return _nobody(held)
     both = TwoSides(attention, without, splits, held.steps)
     word, reason, missing = _judged(both, held)
-    counts = head_counts(scores, splits, held.tolerance, held.tested)
+    counts = head_counts(scores, splits, held.tolerance, held.tested, held.most_splits)
     block = advised(scores, splits, held.tolerance)
     heads, layers = (None, None) if block is None else (block.heads, block.depth)
     at_depth = next((one for one in counts if one.layers == layers), None)
     other_depth = open_depth(scores, block, held.tolerance)
     if word is Predicate.WORTH_IT:
-        then = head_counts(scores, splits, held.tolerance, held.tested, held.most_splits)
-        told = any(one.decided for one in then if one.layers == layers)
-        missing = missing or _open(at_depth, other_depth, told and len(splits) < held.most_splits)
+        missing = missing or _open(at_depth, other_depth, len(splits) < held.most_splits)
     fewer = tuple(one.fewer for one in counts if one.fewer is not None)
     compared = *(opponent.versus for opponent in both.opponents), *fewer
     return Answer(
@@ -196,18 +193,15 @@ def _nobody(conditions: Conditions) -> Answer:
     )
 
 
-def _open(count: HeadCount | None, other_depth: str, told: bool) -> Missing:
-    """What is missing where the verdict is known: counts beyond the largest, or what tells counts and depths apart.
-
-    `told`: whether all splits would tell the counts apart.
-    """
+def _open(count: HeadCount | None, other_depth: str, more_splits: bool) -> Missing:
+    """What is missing where the verdict is known: counts beyond the largest, or what tells counts and depths apart."""
     if count is None:
         return ""
     if count.at_edge:
         return "heads"
     if count.decided and not other_depth:
         return ""
-    return "splits" if told else "sequences"
+    return "splits" if more_splits and count.told else "sequences"
 
 
 def _needed(missing: Missing, count: HeadCount | None, conditions: Conditions) -> Mapping[str, Any] | None:

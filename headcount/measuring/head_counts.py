@@ -12,6 +12,7 @@ from headcount.numerals import counted
 from headcount.results import Basis, Claim, Evidence, Predicate
 
 LEAD = 0.05  # attention, or another layer, must lower the error by more than this share to be worth naming
+WIDEST = 1  # the difference of the ends of an interval of counts that is taken for decided
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,8 @@ class HeadCount:
     Within the tolerance: at most so many times the error of the best, or more than that by no more than 0.005 of the
     constant's. `low` is the cheapest count that is not shown to be worse, tried or not, `high` the cheapest that is
     shown to be as good. `best` has the smallest error; `hurts` is the smallest larger count that is shown to be worse
-    than the best and is out of its tolerance. `most` is the largest that was tried.
+    than the best and is out of its tolerance. `most` is the largest that was tried, `told` says whether all
+    splits would tell the counts apart if ratios stayed.
     """
 
     layers: int
@@ -35,11 +37,12 @@ class HeadCount:
     untested: tuple[int, ...] = ()
     hurts: int | None = None
     fewer: Compared | None = None
+    told: bool = False
 
     @property
     def decided(self) -> bool:
         """Whether the interval is at most two counts wide."""
-        return self.high - self.low <= 1
+        return self.high - self.low <= WIDEST
 
     @property
     def at_edge(self) -> bool:
@@ -78,19 +81,19 @@ def within(tolerance: float, smallest: float) -> float:
 
 
 def head_counts(
-    scores: Sequence[SplitErrors], splits: Sequence[int], tolerance: float, tested: Sequence[int] = (), then: int = 0
+    scores: Sequence[SplitErrors], splits: Sequence[int], tolerance: float, tested: Sequence[int], most_splits: int
 ) -> tuple[HeadCount, ...]:
     """For every depth, the cheapest head count whose error is within the tolerance of the best, by paired intervals.
 
     The best is sought among the counts that are on the most splits of their depth, two at least unless there is but
-    one; others were given up, or are yet to come. With `then`, as so many splits would count them if ratios stayed.
+    one; others were given up, or are yet to come.
     """
     counts = []
     for depth in sorted({one.depth for one in scores if one.standard}):
         of_depth = sorted((one for one in scores if one.standard and one.depth == depth), key=lambda one: one.heads)
         own = max(([s for s in splits if s in one.outer] for one in of_depth), key=len)
         if len(own) >= min(2, len(splits)):
-            counts.append(_counted(of_depth, depth, own, tolerance, tested, then))
+            counts.append(_counted(of_depth, depth, own, tolerance, tested, most_splits))
     return tuple(counts)
 
 
@@ -100,30 +103,40 @@ def _counted(
     splits: Sequence[int],
     tolerance: float,
     tested: Sequence[int],
-    then: int,
+    most_splits: int,
 ) -> HeadCount:
     best = min((one for one in errors if set(splits) <= set(one.outer)), key=lambda one: one.mean(splits))
     smallest = best.mean(splits)
     bound = within(tolerance, smallest)
-    against = [compare(one.blocks, best.blocks, (one.name, best.name)) for one in errors]
-    pairs = [(one, versus.after(then) if then else versus) for one, versus in zip(errors, against, strict=True)
-             if versus.splits]  # fmt: skip
-    low, heads, high = (
-        next(one for one, versus in pairs if one is best or value(versus) <= bound)
-        for value in (lambda v: v.low, lambda v: v.ratio, lambda v: v.high)
-    )  # in this order, since an interval holds its ratio
+    against = [(one, compare(one.blocks, best.blocks, (one.name, best.name))) for one in errors]
+    pairs = [(one, versus) for one, versus in against if versus.splits]
+    untried = [count for count in tested if all(count != one.heads for one in errors)]
+    heads, low, high, untested = _ends(pairs, best, bound, untried)
+    _, then_low, then_high, _ = _ends([(one, v.after(most_splits)) for one, v in pairs], best, bound, untried)
     worse = (one.heads for one, v in pairs if one.heads > best.heads and v.low > 1 and v.ratio > bound)
     place = errors.index(heads)
     fewer = None
     if place:
         before = errors[place - 1]
         fewer = compare(before.blocks, heads.blocks, (before.name, heads.name))
-    have = {one.heads for one in errors}
-    worst = max((one.heads for one, _ in pairs if one.heads < low.heads), default=0)  # shown to be too few
-    untested = tuple(h for h in tested if worst < h < high.heads and h not in have)
-    least = min((low.heads, *untested))
-    counts = heads.heads, least, high.heads, best.heads, errors[-1].heads
-    return HeadCount(depth, *counts, mean_error(heads.outer.values()), smallest, untested, next(worse, None), fewer)
+    counts = heads.heads, low, high, best.heads, errors[-1].heads
+    return HeadCount(
+        depth, *counts, mean_error(heads.outer.values()), smallest, untested, next(worse, None), fewer,
+        told=then_high - then_low <= WIDEST,
+    )  # fmt: skip
+
+
+def _ends(
+    pairs: Sequence[tuple[SplitErrors, Compared]], best: SplitErrors, bound: float, untried: Sequence[int]
+) -> tuple[SplitErrors, int, int, tuple[int, ...]]:
+    """Who is enough by the ratio, the ends of the interval of counts, and counts inside it that nobody tried."""
+    low, heads, high = (
+        next(one for one, versus in pairs if one is best or value(versus) <= bound)
+        for value in (lambda v: v.low, lambda v: v.ratio, lambda v: v.high)
+    )  # in this order, since an interval holds its ratio
+    too_few = max((one.heads for one, _ in pairs if one.heads < low.heads), default=0)  # shown to be
+    untested = tuple(count for count in untried if too_few < count < high.heads)
+    return heads, min((low.heads, *untested)), high.heads, untested
 
 
 def advised(scores: Sequence[SplitErrors], splits: Sequence[int], tolerance: float) -> SplitErrors | None:

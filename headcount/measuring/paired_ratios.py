@@ -187,58 +187,47 @@ def paired_ratio(
     >>> paired_ratio(errors[:1], errors[:1], np.zeros(1, dtype=int))
     (1.0, 0.0, inf)
     """
-    from scipy.special import stdtrit
-
-    a, b = (max(float(errors.sum()), LEAST * len(errors)) for errors in (one, other))
-    ratio, count = a / b, len(np.unique(folds))
-    if count < 2 or not (math.isfinite(a) and math.isfinite(b)):  # one fold, or a network that diverged
-        return (ratio if ratio == ratio else math.inf), 0.0, math.inf
-    moved = _moved(one, other)
-    by_fold = _clustered(np.bincount(folds, weights=moved.sum(axis=1))[np.unique(folds)])
-    known = moved.shape[1] > 1
-    by_block = _clustered(moved.sum(axis=0)) if known else by_fold
-    variance = by_block + by_fold
-    if variance == 0.0:
-        return ratio, ratio, ratio
-    freedom = variance**2 / (by_block**2 / ((moved.shape[1] if known else count) - 1) + by_fold**2 / (count - 1))
-    factor = math.exp(float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * math.sqrt(variance))
-    return ratio, ratio / factor, ratio * factor
+    return _ratio_and_share(one, other, folds)[:3]
 
 
-def _moved(
-    one: Float[np.ndarray, "splits blocks"], other: Float[np.ndarray, "splits blocks"]
-) -> Float[np.ndarray, "splits some"]:
-    """What every part moves the logarithm of the ratio of the sums by, to first order; blocks that hold some."""
-    a, b = (max(float(errors.sum()), LEAST * len(errors)) for errors in (one, other))
-    return (one / a - other / b)[:, (one + other).any(axis=0)]
-
-
-def split_share(
+def _ratio_and_share(
     one: Float[np.ndarray, "splits blocks"],
     other: Float[np.ndarray, "splits blocks"],
     folds: Int[np.ndarray, " splits"],
-) -> float:
-    """The share of the variance of `paired_ratio` that differs between splits of one outer part, where some share one.
+) -> tuple[float, float, float, float]:
+    """`paired_ratio`, and the share of its variance that differs between splits of one fold, where some share one.
 
     The rest is what the choice of sequences does, which comes back with every outer part.
 
     >>> rng, folds = np.random.default_rng(0), np.arange(20) % 5
-    >>> same, noise = rng.random((5, 8))[folds], rng.random((20, 1))
-    >>> bool(split_share(same, np.ones((20, 8)), folds) < 1e-9 < 0.3 < split_share(noise + same, 1 + same, folds))
+    >>> same, noise, even = rng.random((5, 8))[folds], rng.random((20, 1)), np.ones((20, 8))
+    >>> _ratio_and_share(same, even, folds)[3] < 1e-9 < 0.3 < _ratio_and_share(noise + same, even + same, folds)[3]
     True
-    >>> split_share(same[:5], np.ones((5, 8)), folds[:5])
+    >>> _ratio_and_share(same[:5], even[:5], folds[:5])[3]
     1.0
     """
+    from scipy.special import stdtrit
+
+    a, b = (max(float(errors.sum()), LEAST * len(errors)) for errors in (one, other))
     names, index, sizes = np.unique(folds, return_inverse=True, return_counts=True)
-    if len(names) in (1, len(folds)) or not all(np.isfinite(errors).all() for errors in (one, other)):
-        return 1.0
-    moved = _moved(one, other)
-    by_split, by_block = moved.sum(axis=1), moved.sum(axis=0)
-    by_fold = np.bincount(index, weights=by_split)
-    within = by_split - (by_fold / sizes)[index]
-    variance = _clustered(by_fold) + (_clustered(by_block) if len(by_block) > 1 else _clustered(by_fold))
-    between = len(folds) / (len(folds) - len(names)) * float((within**2).sum())
-    return min(1.0, between / variance) if variance else 1.0
+    ratio, count = a / b, len(names)
+    if count < 2 or not (math.isfinite(a) and math.isfinite(b)):  # one fold, or a network that diverged
+        return (ratio if ratio == ratio else math.inf), 0.0, math.inf, 1.0
+    moved = one / a - other / b
+    moved = moved[:, (one + other).any(axis=0)]
+    splits = moved.sum(axis=1)
+    of_folds = np.bincount(index, weights=splits)
+    by_fold = _clustered(of_folds)
+    known = moved.shape[1] > 1
+    by_block = _clustered(moved.sum(axis=0)) if known else by_fold
+    variance = by_block + by_fold
+    if variance == 0.0:
+        return ratio, ratio, ratio, 1.0
+    spare = len(splits) - count
+    within = len(splits) / spare * float(((splits - (of_folds / sizes)[index]) ** 2).sum()) if spare else variance
+    freedom = variance**2 / (by_block**2 / ((moved.shape[1] if known else count) - 1) + by_fold**2 / (count - 1))
+    factor = math.exp(float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * math.sqrt(variance))
+    return ratio, ratio / factor, ratio * factor, min(1.0, within / variance)
 
 
 def _clustered(sums: Float[np.ndarray, " clusters"]) -> float:
@@ -259,8 +248,7 @@ def compare(one: Blocks, other: Blocks, names: tuple[str, str]) -> Compared:
     first, second = (
         np.array([errors[split] if alike else (sum(errors[split]),) for split in both]) for errors in (one, other)
     )
-    folds = np.array(both) % FOLDS
-    return Compared(*names, len(both), *paired_ratio(first, second, folds), split_share(first, second, folds))
+    return Compared(*names, len(both), *_ratio_and_share(first, second, np.array(both) % FOLDS))
 
 
 def _finite(value: Any) -> Any:

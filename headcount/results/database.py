@@ -186,8 +186,8 @@ def _begun(path: Path, wait: float | None, journal: str, stack: contextlib.ExitS
 def no_study(path: Path) -> FileNotFoundError:
     """What is said where there is no store, with what else lies in its folder that a command reads."""
     other = path.with_name("study.json")
-    else_ = f"; a study of another command is there: {other}" if other.is_file() else "; `headcount sweep` makes one"
-    return FileNotFoundError(f"no study at {path.parent}: {path} does not exist{else_}")
+    hint = f"a study of another command is there: {other}" if other.is_file() else "`headcount sweep` makes one"
+    return FileNotFoundError(f"no study at {path.parent}: {path} does not exist; {hint}")
 
 
 def _opened(path: Path, wait: float | None, stack: contextlib.ExitStack) -> sqlite3.Connection:

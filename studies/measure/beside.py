@@ -141,12 +141,13 @@ class _Found(NamedTuple):
 def _stored(row: Row) -> _Found | None:
     if "alike" not in row:
         return None
-    advice = row["advice_there"] and _read(row["advice_there"])
-    against = {name: _read(one) for name, one in row["against"].items()}
-    return _Found(_read(row["alike"]), _read(row["versus"]), advice, against)
+    advice = row["advice_there"] and read_compared(row["advice_there"])
+    against = {name: read_compared(one) for name, one in row["against"].items()}
+    return _Found(read_compared(row["alike"]), read_compared(row["versus"]), advice, against)
 
 
-def _read(one: Row) -> Compared:
+def read_compared(one: Row) -> Compared:
+    """As stored."""
     open_above: Row = {"high": math.inf} if one["high"] is None else {}
     return Compared(**one | open_above)
 

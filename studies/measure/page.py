@@ -6,7 +6,6 @@ python -m studies.measure.page [FILE ...]       take in rows of these files, the
 from __future__ import annotations
 
 import json
-import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,8 +16,9 @@ from headcount.files import atomic_write
 from headcount.measuring.paired_ratios import Compared
 from headcount.measuring.splitting import MOST_SPLITS
 from headcount.numerals import counted
+from headcount.results.gathering import grouped
 from studies.measure.bench import KEPT, LOOK_UPS, REAL_SECONDS
-from studies.measure.beside import Beside, beside, plain_table, with_comparisons
+from studies.measure.beside import Beside, beside, plain_table, read_compared, with_comparisons
 from studies.measure.chance import TOLERANCE, at_random, by_halves, means, near_least, shrunken
 from studies.measure.picture import picture
 from studies.measure.pool import read_rows, write_rows
@@ -253,7 +253,7 @@ def _asked_again(rows: Sequence[Row], last: Mapping[str, Row]) -> Iterable[str]:
         ("splits", lambda pair: f"{pair[0]['splits']}, then {pair[1]['splits']}"),
         ("with attention, over the best without", lambda pair: _deciding(pair[0])),
         ("with all splits", lambda pair: _deciding(pair[1])),
-        ("verdict", lambda pair: pair[1]["verdict"] + (f" ({pair[1]['missing']})" if pair[1]["missing"] else "")),
+        ("verdict", lambda pair: _word(pair[1])),
         ("CPU s", lambda pair: f"{pair[1]['cpu_seconds']:.0f}"),
     )
     yield _table(columns, pairs)
@@ -261,9 +261,13 @@ def _asked_again(rows: Sequence[Row], last: Mapping[str, Row]) -> Iterable[str]:
 
 def _deciding(row: Row) -> str:
     """The error with attention over that of the best without, as stored."""
-    best = row["compared"][0]
-    high = math.inf if best["high"] is None else best["high"]
-    return f"{best['ratio']:.2f} [{best['low']:.2f}, {high:.2f}] of {best['other']}"
+    best = read_compared(row["compared"][0])
+    return f"{_ratio(best)} of {best.other}"
+
+
+def _word(row: Row) -> str:
+    """The verdict, and what is missing."""
+    return row["verdict"] + (f" ({row['missing']})" if row["missing"] else "")
 
 
 def _plain_rows(rows: Iterable[Row], name: str) -> list[Row]:
@@ -311,7 +315,7 @@ def _tally(compared: Sequence[Beside], rows: Sequence[Row]) -> Iterable[str]:
     out = [
         f"{one.row['set']}{' by one split' if one.out_by_one_split else ''}" for one in compared if one.advised == "out"
     ]
-    clear, alone = (sum(getattr(one, near) for one in compared) for near in ("near_less_chance", "heads_near"))
+    clear, alone = sum(one.near_less_chance for one in compared), sum(one.heads_near for one in compared)
     random = [sum(at_random(read(one.table)) for one in compared) for read in (means, shrunken)]
     halves = [named for one in compared for named in by_halves(one.table)]
     random_alone = sum(at_random(means(one.own_depth)) for one in compared)
@@ -428,7 +432,7 @@ REAL_COLUMNS: tuple[tuple[str, Callable[[RealPair], Any]], ...] = (
     ("ours / plain", lambda pair: _ratio(pair[1] and pair[1].versus)),
     ("at the same blocks", lambda pair: _ratio(pair[1] and pair[1].alike)),
     ("", lambda pair: pair[1].standing if pair[1] else "-"),
-    ("verdict", lambda pair: pair[0]["verdict"] + (f" ({pair[0]['missing']})" if pair[0]["missing"] else "")),
+    ("verdict", lambda pair: _word(pair[0])),
     ("advised", lambda pair: _advised(pair[0])),
     ("plain there / its least", lambda pair: _ratio(pair[1] and pair[1].advice)),
     ("", lambda pair: (pair[1] and pair[1].advised) or "-"),
@@ -475,9 +479,8 @@ def _coverage(rows: Sequence[Row]) -> str:
         (f"{other} holds", lambda row: f"{row[other]['of new data']:.2f}"),
         ("its half width", lambda row: f"{row[other]['half width']:.3f}"),
     )
-    ends = {}
-    for row in rows:
-        ends.setdefault(row["targets"], []).extend(row[ours][of] for of in ("of new data", "of these networks"))
+    both = ("of new data", "of these networks")
+    ends = grouped((row["targets"], row[ours][of]) for row in rows for of in both)
     shares = "; ".join(f"of {targets} in {min(some):.2f} to {max(some):.2f}" for targets, some in ends.items())
     words = (
         "How often the 90% interval holds the true ratio of two learners that are trained (a linear one, and one on\n"
